@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Build type, language level and warnings: flags live on one INTERFACE target.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# The program stands at the top of the build folder: build/headrace.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+
+include(GNUInstallDirs)
+
+add_library(headrace_flags INTERFACE)
+# The arithmetic must be what the source says on every instruction set: no silent contraction to fused operations.
+target_compile_options(headrace_flags INTERFACE -Wall -Wextra -Wconversion -ffp-contract=off)
+if(HEADRACE_SANITIZE)
+  target_compile_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
+endif()
