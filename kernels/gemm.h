@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on a stream. Row-major; operands fp32 or bf16, accumulation in fp32, bf16 results rounded once.
+// The host implementation is oneDNN behind this interface (kernels/host/gemm.cpp); no other file names oneDNN.
+// The order of every sum depends on shapes and the machine only, never on addresses, budgets or placement.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "headrace/dtype.h"
+#include "headrace/stream.h"
+
+namespace headrace::kernels {
+
+/// Device memory a kernel may use while it runs; sized by the *_scratch_bytes functions and the plan.
+struct Scratch {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+/// C[m,n] (+)= op(A)[m,k] op(B)[k,n] (+ bias[n]).  op(A)[i,p] = trans_a ? A[p*lda + i] : A[i*lda + p], op(B) alike.
+struct Gemm {
+  int64_t m, n, k;
+  const void* a;
+  int64_t lda;
+  bool trans_a = false;
+  const void* b;
+  int64_t ldb;
+  bool trans_b = false;
+  DType in;                    ///< of A, B and bias
+  void* c;
+  int64_t ldc;
+  DType out;
+  bool accumulate = false;     ///< C += instead of C =; `out` must be f32
+  const void* bias = nullptr;  ///< [n] or none
+};
+
+void gemm(Stream& stream, const Gemm& g, Scratch scratch);
+size_t gemm_scratch_bytes(DeviceKind kind, const Gemm& shape);  ///< pointers are ignored
+
+// The three products of a linear layer y[rows,out] = x[rows,in] W[out,in]^T (+ bias[out]).
+struct Linear {
+  int64_t rows, in_features, out_features;
+  DType dtype;  ///< of x, W, bias, y, dy, dx; dW and dbias are fp32
+};
+void linear_forward(Stream&, const Linear&, const void* x, const void* weight, const void* bias, void* y, Scratch);
+/// dx = dy W
+void linear_backward_input(Stream&, const Linear&, const void* dy, const void* weight, void* dx, Scratch);
+/// dW += dy^T x; dbias += column sums of dy when dbias is given
+void linear_backward_weight(Stream&, const Linear&, const void* dy, const void* x, float* dweight, float* dbias,
+                            Scratch);
+/// Enough for all three.
+size_t linear_scratch_bytes(DeviceKind kind, const Linear& shape);
+
+}  // namespace headrace::kernels
