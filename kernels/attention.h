@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal grouped-query attention, forward and backward, and rotary positions. Scores never exist for all heads and
-// queries at once: memory grows linearly in the sequence length.
+// Causal grouped-query attention, forward and backward, and rotary positions. Scores never exist for all
+// heads and queries at once: memory grows linearly in the sequence length.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -23,8 +23,8 @@ size_t attention_scratch_bytes(DeviceKind kind, const Attention& shape);
 
 /// Su et al. 2021, in the rotate-half layout: for i < head_dim/2, angle = position * theta^(-2i/head_dim),
 ///   x[i]' = x[i] cos - x[i+d/2] sin,   x[i+d/2]' = x[i+d/2] cos + x[i] sin.
-/// Applied in place to the first `rotated_heads` heads of every row of qkv (heads + kv_heads rotates q and k);
-/// position = row % seq. `inverse` rotates back, which is the backward pass.
+/// Applied in place to the first `rotated_heads` heads of every row of qkv (heads + kv_heads rotates q and
+/// k); position = row % seq. `inverse` rotates back, which is the backward pass.
 struct Rotary {
   int64_t rows, seq, rotated_heads, row_stride, head_dim;
   float theta;

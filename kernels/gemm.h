@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on a stream. Row-major; operands fp32 or bf16, accumulation in fp32, bf16 results rounded once.
-// The host implementation is oneDNN behind this interface (kernels/host/gemm.cpp); no other file names oneDNN.
-// The order of every sum depends on shapes and the machine only, never on addresses, budgets or placement.
+// Matrix products on a stream. Row-major; operands fp32 or bf16, accumulation in fp32, bf16 results rounded
+// once. The host implementation is oneDNN behind this interface (kernels/host/gemm.cpp); no other file names
+// oneDNN. The order of every sum depends on shapes and the machine only, never on addresses, budgets or
+// placement.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ struct Scratch {
   size_t bytes = 0;
 };
 
-/// C[m,n] (+)= op(A)[m,k] op(B)[k,n] (+ bias[n]).  op(A)[i,p] = trans_a ? A[p*lda + i] : A[i*lda + p], op(B) alike.
+/// C[m,n] (+)= op(A)[m,k] op(B)[k,n] (+ bias[n]).  op(A)[i,p] = trans_a ? A[p*lda + i] : A[i*lda + p], op(B)
+/// alike.
 struct Gemm {
   int64_t m, n, k;
   const void* a;
@@ -27,7 +29,7 @@ struct Gemm {
   const void* b;
   int64_t ldb;
   bool trans_b = false;
-  DType in;                    ///< of A, B and bias
+  DType in;  ///< of A, B and bias
   void* c;
   int64_t ldc;
   DType out;
@@ -43,12 +45,13 @@ struct Linear {
   int64_t rows, in_features, out_features;
   DType dtype;  ///< of x, W, bias, y, dy, dx; dW and dbias are fp32
 };
-void linear_forward(Stream&, const Linear&, const void* x, const void* weight, const void* bias, void* y, Scratch);
+void linear_forward(Stream&, const Linear&, const void* x, const void* weight, const void* bias, void* y,
+                    Scratch);
 /// dx = dy W
 void linear_backward_input(Stream&, const Linear&, const void* dy, const void* weight, void* dx, Scratch);
 /// dW += dy^T x; dbias += column sums of dy when dbias is given
-void linear_backward_weight(Stream&, const Linear&, const void* dy, const void* x, float* dweight, float* dbias,
-                            Scratch);
+void linear_backward_weight(Stream&, const Linear&, const void* dy, const void* x, float* dweight,
+                            float* dbias, Scratch);
 /// Enough for all three.
 size_t linear_scratch_bytes(DeviceKind kind, const Linear& shape);
 

@@ -23,8 +23,8 @@ struct Embedding {
   int64_t rows, seq, cols, vocab;
   DType dtype;
 };
-void embedding_forward(Stream&, const Embedding&, const int32_t* tokens, const void* table, const void* positions,
-                       void* y);
+void embedding_forward(Stream&, const Embedding&, const int32_t* tokens, const void* table,
+                       const void* positions, void* y);
 /// dtable [vocab, cols] += , dpositions [seq, cols] += (when given), in fp32, rows added in ascending order.
 void embedding_backward(Stream&, const Embedding&, const int32_t* tokens, const void* dy, float* dtable,
                         float* dpositions);
@@ -34,8 +34,10 @@ constexpr int32_t kIgnoreLabel = -100;
 
 /// Loss of a chunk of rows, forward and backward in one pass:
 ///   loss_sum += sum over counted rows of (logsumexp(logits[row]) - logits[row, label])   (double)
-///   dlogits  = (softmax(logits) - onehot(label)) * grad_scale, 0 for ignored rows        (when dlogits is given)
-/// logits fp32 [rows, vocab]; dlogits [rows, vocab] of `dtype`, may be the same memory as logits when dtype is f32.
+///   dlogits  = (softmax(logits) - onehot(label)) * grad_scale, 0 for ignored rows        (when dlogits is
+///   given)
+/// logits fp32 [rows, vocab]; dlogits [rows, vocab] of `dtype`, may be the same memory as logits when dtype
+/// is f32.
 struct CrossEntropy {
   int64_t rows, vocab;
   float grad_scale;
@@ -46,9 +48,9 @@ void cross_entropy(Stream&, const CrossEntropy&, const float* logits, const int3
 
 void cast(Stream&, int64_t elems, DType from, const void* x, DType to, void* y);
 
-/// Gradient hand-over: y = x rounded to `to` (fp32 accumulator -> gradient format), and per tile of kNormTileElems
-/// elements of y the sum of squares (double, of the rounded values, in a fixed order) into tile_sums[tile]. A
-/// non-finite element makes its tile's sum non-finite.
+/// Gradient hand-over: y = x rounded to `to` (fp32 accumulator -> gradient format), and per tile of
+/// kNormTileElems elements of y the sum of squares (double, of the rounded values, in a fixed order) into
+/// tile_sums[tile]. A non-finite element makes its tile's sum non-finite.
 constexpr int64_t kNormTileElems = 64 * 1024;
 void round_and_sum_squares(Stream&, int64_t elems, const float* x, DType to, void* y, double* tile_sums);
 

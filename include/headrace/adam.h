@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW on spans of CPU memory: one fused pass that unscales and clips the gradient, decays, updates and (bf16)
-// splits the master. Usable without the rest of the library.
+// AdamW on spans of CPU memory: one fused pass that unscales and clips the gradient, decays, updates and
+// (bf16) splits the master. Usable without the rest of the library.
 //
-// Formula (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2019; Kingma & Ba 2015), step t >= 1:
+// Formula (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2019; Kingma & Ba 2015), step t >=
+// 1:
 //   g  = grad * grad_scale
 //   m  = m + (1 - beta1) (g - m)            v = v + (1 - beta2) (g g - v)
 //   q  = m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   w  = w + [ -lr/(1 - beta1^t) q - lr weight_decay w ]        (one rounding of w)
 // 1 - beta, both corrections and the products of scalars are computed in double and rounded to fp32 once.
 //
-// Exactness: scalar, AVX2 and AVX-512 give identical bits, and so does any split of a span into parts: the bias
-// correction belongs to the step, not to the call. The instruction set is picked at run time; the environment
-// variable HEADRACE_ISA = scalar | avx2 | avx512 overrides it (an unknown or unsupported value throws ConfigError).
-// Thread safety: functions are pure on their spans; calls on disjoint spans may run concurrently.
+// Exactness: scalar, AVX2 and AVX-512 give identical bits, and so does any split of a span into parts: the
+// bias correction belongs to the step, not to the call. The instruction set is picked at run time; the
+// environment variable HEADRACE_ISA = scalar | avx2 | avx512 overrides it (an unknown or unsupported value
+// throws ConfigError). Thread safety: functions are pure on their spans; calls on disjoint spans may run
+// concurrently.
 #pragma once
 
 #include <cstddef>
@@ -42,14 +44,15 @@ struct Options {
 /// Everything that depends on the step and not on the element. Made once per step and weight decay.
 struct StepScalars {
   float one_minus_beta1, one_minus_beta2;
-  float inv_sqrt_bias2;    ///< 1 / sqrt(1 - beta2^t)
+  float inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^t)
   float eps;
-  float neg_step_size;     ///< -lr / (1 - beta1^t)
-  float neg_lr_decay;      ///< -lr * weight_decay
-  float grad_scale;        ///< unscale and clip coefficient
+  float neg_step_size;  ///< -lr / (1 - beta1^t)
+  float neg_lr_decay;   ///< -lr * weight_decay
+  float grad_scale;     ///< unscale and clip coefficient
 };
 
-/// `t` counts from 1; beta^t is the closed form pow(beta, t) in double, so that a resumed run has the same bits.
+/// `t` counts from 1; beta^t is the closed form pow(beta, t) in double, so that a resumed run has the same
+/// bits.
 StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale);
 
 /// Gradients of either format; `data` points to the first element of the span.

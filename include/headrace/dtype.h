@@ -2,7 +2,8 @@
 // Number formats and the exact conversions between them.
 //
 // bf16 is the upper half of an fp32. Split master (bf16 training): the compute weight `hi` is the fp32 master
-// rounded to nearest, ties up, and `lo` is the master's lower half, so that the pair holds the master exactly:
+// rounded to nearest, ties up, and `lo` is the master's lower half, so that the pair holds the master
+// exactly:
 //   split:  hi = (bits + 0x8000) >> 16      lo = bits & 0xffff
 //   merge:  bits = ((hi - (lo >> 15)) << 16) | lo
 // Exact for every finite value whose rounding stays finite. A master that rounds to infinity saturates `hi`
@@ -17,13 +18,19 @@ namespace headrace {
 
 enum class DType : uint8_t { f32, bf16 };
 
-constexpr size_t dtype_bytes(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
-constexpr const char* dtype_name(DType dtype) { return dtype == DType::f32 ? "fp32" : "bf16"; }
+constexpr size_t dtype_bytes(DType dtype) {
+  return dtype == DType::f32 ? 4 : 2;
+}
+constexpr const char* dtype_name(DType dtype) {
+  return dtype == DType::f32 ? "fp32" : "bf16";
+}
 
 /// Storage for one bf16 number; arithmetic is done in fp32.
 enum class bf16 : uint16_t {};
 
-constexpr float to_float(bf16 x) { return std::bit_cast<float>(uint32_t(x) << 16); }
+constexpr float to_float(bf16 x) {
+  return std::bit_cast<float>(uint32_t(x) << 16);
+}
 
 /// Round to nearest, ties to even; NaN stays NaN (quiet).
 constexpr bf16 to_bf16(float x) {

@@ -30,7 +30,7 @@ class IoError : public Error {
 class OutOfMemory : public Error {
  public:
   OutOfMemory(std::string tier, uint64_t wanted, uint64_t available, std::string remedy);
-  const std::string tier;  ///< "device", "host" or "nvme"
+  const std::string tier;    ///< "device", "host" or "nvme"
   const uint64_t wanted;     ///< bytes
   const uint64_t available;  ///< bytes
 };

@@ -24,8 +24,8 @@ class Task {
 
   Task() = default;
   template <class F>
-    requires(!std::is_same_v<std::decay_t<F>, Task>)
-  Task(F&& f) {  // NOLINT: implicit on purpose, like std::function
+  requires(!std::is_same_v<std::decay_t<F>, Task>)
+      Task(F&& f) {  // NOLINT: implicit on purpose, like std::function
     using T = std::decay_t<F>;
     static_assert(sizeof(T) <= kBytes, "captures do not fit: pass a pointer to state that outlives the task");
     static_assert(alignof(T) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<T>);
@@ -86,8 +86,8 @@ class Stream {
   /// cudaStream_t on CUDA, nullptr on the host device.
   [[nodiscard]] virtual void* native_handle() const = 0;
 
-  /// Runs `task` after everything enqueued before; returns at once unless the queue is full. An exception in a
-  /// task is kept, later tasks are skipped, and synchronize() rethrows it.
+  /// Runs `task` after everything enqueued before; returns at once unless the queue is full. An exception in
+  /// a task is kept, later tasks are skipped, and synchronize() rethrows it.
   virtual void enqueue(Task task) = 0;
   /// Copies `bytes` in stream order; returns before the bytes have moved. Both ranges stay valid until then.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;

@@ -28,8 +28,8 @@ IoError::IoError(std::string operation, std::string path_in, int code, uint64_t 
       bytes(bytes_in) {}
 
 OutOfMemory::OutOfMemory(std::string tier_in, uint64_t wanted_in, uint64_t available_in, std::string remedy)
-    : Error(fmt::format("out of {} memory: {} bytes wanted, {} available; {}", tier_in, wanted_in, available_in,
-                        remedy)),
+    : Error(fmt::format("out of {} memory: {} bytes wanted, {} available; {}", tier_in, wanted_in,
+                        available_in, remedy)),
       tier(std::move(tier_in)),
       wanted(wanted_in),
       available(available_in) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device: its memory, its three streams, and pinned host memory that it can copy to and from. `host` does all of
-// this on the CPU: an arena of the configured size stands for device memory, streams are threads, copies are copies.
-// Used by swap, zero, optim and engine. Knows nothing of units or training.
+// A device: its memory, its three streams, and pinned host memory that it can copy to and from. `host` does
+// all of this on the CPU: an arena of the configured size stands for device memory, streams are threads,
+// copies are copies. Used by swap, zero, optim and engine. Knows nothing of units or training.
 #pragma once
 
 #include <cstddef>

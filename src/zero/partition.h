@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule that cuts a unit over ranks (ZeRO, Rajbhandari et al. 2020, stage 3): the unit's elements, padded to a
-// multiple of world_size * kShardMultiple, in equal contiguous shards. Padding is zero and stays zero: zero weight,
-// zero gradient, zero moments, so it never enters a norm. Pure arithmetic; no memory, no I/O.
+// The rule that cuts a unit over ranks (ZeRO, Rajbhandari et al. 2020, stage 3): the unit's elements, padded
+// to a multiple of world_size * kShardMultiple, in equal contiguous shards. Padding is zero and stays zero:
+// zero weight, zero gradient, zero moments, so it never enters a norm. Pure arithmetic; no memory, no I/O.
 #pragma once
 
 #include <cstdint>

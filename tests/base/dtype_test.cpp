@@ -30,8 +30,8 @@ TEST(SplitMaster, HiIsTheNearestBf16) {
 }
 
 TEST(Bf16, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(to_float(to_bf16(1.0f + 0x1p-8f)), 1.0f);                     // tie, down to even
-  EXPECT_EQ(to_float(to_bf16(1.0f + 0x3p-8f)), 1.0f + 0x1p-6f);           // tie, up to even
+  EXPECT_EQ(to_float(to_bf16(1.0f + 0x1p-8f)), 1.0f);            // tie, down to even
+  EXPECT_EQ(to_float(to_bf16(1.0f + 0x3p-8f)), 1.0f + 0x1p-6f);  // tie, up to even
   EXPECT_TRUE(std::isnan(to_float(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isinf(to_float(to_bf16(std::numeric_limits<float>::max()))));
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saved runs: everything a run needs to continue bit-identically, written so that a kill at any instant
+// leaves either the previous saved run or the new one. DIR/step-0000000120/ holds manifest.json, config.toml
+// and one file per unit; it is made under a temporary name, every file is synced, and only then renamed.
+// Format: docs/saved_run_format.md. The format does not depend on where state lived, nor on the number of
+// ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headrace/engine.h"
+
+namespace headrace {
+
+/// The run's own state beside the units'.
+struct RunState {
+  uint64_t step = 0;             ///< optimizer steps taken (Adam's t); also names the folder
+  uint64_t attempted_steps = 0;  ///< skipped ones included
+  uint64_t skipped_steps = 0, skipped_in_a_row = 0;
+  uint64_t tokens = 0;  ///< counted targets so far
+  uint64_t data_epoch = 0, data_window = 0;
+  std::string data_fingerprint;
+  uint64_t seed = 0;
+};
+
+class SavedRunWriter {
+ public:
+  /// Starts DIR/.tmp-step-...; removes nothing. Throws IoError.
+  SavedRunWriter(const std::string& dir, const RunState& state, DType precision, std::string config_toml);
+  /// Without finish() the temporary folder is removed.
+  ~SavedRunWriter();
+  void begin_unit(const UnitSpec& spec, const UnitLayout& layout);
+  /// Tiles of the current unit in ascending order.
+  void add_tile(const StateTile& tile);
+  void end_unit();
+  /// Syncs, renames, syncs the directory; returns the folder. When another process saved the same step
+  /// meanwhile, that one stands and this call still succeeds.
+  std::string finish();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class SavedRun {
+ public:
+  /// The newest complete saved run below `dir` (or `dir` itself when it is one); incomplete or damaged ones
+  /// are skipped, each told to `warn`. nullopt when there is none.
+  static std::optional<SavedRun> newest(const std::string& dir,
+                                        const std::function<void(const std::string&)>& warn);
+  /// Throws CorruptData or IoError when `folder` is not a complete saved run.
+  static SavedRun open(const std::string& folder);
+  SavedRun(SavedRun&&) noexcept;
+  ~SavedRun();
+
+  [[nodiscard]] const std::string& folder() const;
+  [[nodiscard]] const RunState& state() const;
+  [[nodiscard]] DType precision() const;
+  [[nodiscard]] std::string config_toml() const;
+  /// Throws ConfigError when units, shapes or precision differ from the saved ones, naming the first
+  /// difference.
+  void check_matches(std::span<const UnitSpec> units, DType precision) const;
+  /// Fills a tile of unit `name`; verifies checksums: CorruptData names file and offset.
+  void read_tile(const std::string& unit, const StateTile& tile) const;
+  /// Weights only (bf16 or fp32 plane), for generation.
+  void read_weights(const std::string& unit, int64_t first, int64_t elems, std::byte* weights) const;
+
+ private:
+  class Impl;
+  explicit SavedRun(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Keeps the `keep` newest by step number (0: all); removes older ones and temporary folders of dead
+/// processes.
+void retain_newest(const std::string& dir, unsigned keep);
+
+}  // namespace headrace
