@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "headrace/error.h"
@@ -59,14 +60,16 @@ Optimizer::Optimizer(const Parts& parts, Arena& host_memory) : parts_(parts), wi
   }
 }
 
-void Optimizer::start_read(Window& window, StateKind kind) {
-  const UnitId unit{uint32_t(window.unit)};
-  const Place& place = parts_.residency.of(unit, kind);
+Optimizer::Extent Optimizer::extent_of(const Window& window, StateKind kind) const {
   const StateLayout& layout = parts_.layouts[window.unit];
   const int64_t first = window.first_tile * kTileElems;
   const int64_t elems = std::min(window.tiles * kTileElems, layout.elems() - first);
-  const uint64_t offset = layout.bytes(kind, first);
-  const size_t bytes = layout.bytes(kind, elems);
+  return {layout.bytes(kind, first), size_t(layout.bytes(kind, elems))};
+}
+
+void Optimizer::start_read(Window& window, StateKind kind) {
+  const Place& place = parts_.residency.of(UnitId{uint32_t(window.unit)}, kind);
+  const auto [offset, bytes] = extent_of(window, kind);
   Staged& staged = window.kinds[size_t(kind)];
   staged.data = place.tier == Tier::host ? place.memory + offset : staged.buffer;
   if (place.tier == Tier::nvme) staged.request = place.store->read(place.extent, offset, {staged.data, bytes});
@@ -77,14 +80,17 @@ void Optimizer::start_read(Window& window, StateKind kind) {
   }
 }
 
+void Optimizer::clear(Window& window, StateKind kind) {
+  const Place& place = parts_.residency.of(UnitId{uint32_t(window.unit)}, kind);
+  const auto [offset, bytes] = extent_of(window, kind);
+  Staged& staged = window.kinds[size_t(kind)];
+  staged.data = place.tier == Tier::host ? place.memory + offset : staged.buffer;
+  std::memset(staged.data, 0, bytes);
+}
+
 void Optimizer::start_write(Window& window, StateKind kind) {
-  const UnitId unit{uint32_t(window.unit)};
-  const Place& place = parts_.residency.of(unit, kind);
-  const StateLayout& layout = parts_.layouts[window.unit];
-  const int64_t first = window.first_tile * kTileElems;
-  const int64_t elems = std::min(window.tiles * kTileElems, layout.elems() - first);
-  const uint64_t offset = layout.bytes(kind, first);
-  const size_t bytes = layout.bytes(kind, elems);
+  const Place& place = parts_.residency.of(UnitId{uint32_t(window.unit)}, kind);
+  const auto [offset, bytes] = extent_of(window, kind);
   Staged& staged = window.kinds[size_t(kind)];
   if (place.tier == Tier::nvme) {
     staged.request = place.store->write(place.extent, offset, std::span<const std::byte>{staged.data, bytes});
@@ -96,10 +102,15 @@ void Optimizer::start_write(Window& window, StateKind kind) {
   }
 }
 
-void Optimizer::start_reads(Window& window, bool gradients) {
-  start_read(window, StateKind::weights);
-  start_read(window, StateKind::optimizer);
-  if (gradients) start_read(window, StateKind::gradients);
+void Optimizer::start_reads(Window& window, Pass pass) {
+  for (StateKind kind : {StateKind::weights, StateKind::optimizer}) {
+    if (pass == Pass::overwrite) {
+      clear(window, kind);
+    } else {
+      start_read(window, kind);
+    }
+  }
+  if (pass == Pass::update) start_read(window, StateKind::gradients);
 }
 
 void Optimizer::start_writes(Window& window) {
@@ -124,7 +135,7 @@ void Optimizer::finish_transfers(Window& window) {
 /// Windows of all units in order through the ring: while `work` runs on one, the next ones are being read and the last
 /// ones written.
 template <class Work>
-void Optimizer::sweep(std::span<const UnitId> units, bool gradients, bool write, Work&& work) {
+void Optimizer::sweep(std::span<const UnitId> units, Pass pass, Work&& work) {
   size_t read_unit = 0, read_count = 0, work_count = 0;
   int64_t read_tile = 0;
   const auto read_ahead = [&] {
@@ -142,14 +153,14 @@ void Optimizer::sweep(std::span<const UnitId> units, bool gradients, bool write,
       window.first_tile = read_tile;
       window.tiles = std::min(parts_.shape.tiles, tiles - read_tile);
       read_tile += window.tiles;
-      start_reads(window, gradients);
+      start_reads(window, pass);
     }
   };
   for (read_ahead(); work_count < read_count; read_ahead()) {
     Window& window = windows_[work_count % windows_.size()];
     finish_transfers(window);
     work(window);
-    if (write) start_writes(window);
+    if (pass != Pass::read) start_writes(window);
     ++work_count;
   }
   for (Window& window : windows_) finish_transfers(window);
@@ -221,15 +232,18 @@ void Optimizer::update(std::span<const UnitId> units, const UpdateScalars& scala
     for (UnitId unit : units) update_on_device(size_t(unit), scalars);
     return;
   }
-  sweep(units, true, true, [&](Window& window) {
+  sweep(units, Pass::update, [&](Window& window) {
     parts_.clock.book(WaitCause::optimizer, [&] { update_window(window, scalars); });
   });
 }
 
-void Optimizer::visit(UnitId unit, bool write, const std::function<void(const StateTile&)>& visit) {
+void Optimizer::visit(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit) {
   const StateLayout& layout = parts_.layouts[size_t(unit)];
   const int64_t existing = parts_.unit_layouts[size_t(unit)].elems;
-  sweep(std::span(&unit, 1), false, write, [&](Window& window) {
+  const Pass pass = access == StateAccess::read     ? Pass::read
+                    : access == StateAccess::modify ? Pass::modify
+                                                    : Pass::overwrite;
+  sweep(std::span(&unit, 1), pass, [&](Window& window) {
     std::byte* weights = window.kinds[size_t(StateKind::weights)].data;
     std::byte* state = window.kinds[size_t(StateKind::optimizer)].data;
     for (int64_t i = 0; i < window.tiles; ++i) {

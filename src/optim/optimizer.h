@@ -46,8 +46,8 @@ class Optimizer {
 
   /// AdamW on the shards of `units`; returns when the new state is in place on its tier.
   void update(std::span<const UnitId> units, const UpdateScalars& scalars);
-  /// Shows tile after tile of one unit's weights and state in host memory; writes it back when `write` is set.
-  void visit(UnitId unit, bool write, const std::function<void(const StateTile&)>& visit);
+  /// Engine::visit_state.
+  void visit(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit);
 
   /// Nanoseconds inside the arithmetic so far.
   [[nodiscard]] uint64_t adam_ns() const { return adam_ns_; }
@@ -68,6 +68,10 @@ class Optimizer {
     int64_t first_tile = 0, tiles = 0;
     std::array<Staged, kStateKinds> kinds;
   };
+  struct Extent {  // of a window in a plane
+    uint64_t offset;
+    size_t bytes;
+  };
   struct Job {  // a span inside one tile with one kind of decay
     StateTile tile;
     const std::byte* gradient;
@@ -75,13 +79,16 @@ class Optimizer {
     const adam::StepScalars* scalars;
   };
 
+  enum class Pass : uint8_t { update, read, modify, overwrite };
   template <class Work>
-  void sweep(std::span<const UnitId> units, bool gradients, bool write, Work&& work);
-  void start_reads(Window& window, bool gradients);
+  void sweep(std::span<const UnitId> units, Pass pass, Work&& work);
+  void start_reads(Window& window, Pass pass);
   void finish_transfers(Window& window);
   void start_writes(Window& window);
   void start_read(Window& window, StateKind kind);
+  void clear(Window& window, StateKind kind);
   void start_write(Window& window, StateKind kind);
+  [[nodiscard]] Extent extent_of(const Window& window, StateKind kind) const;
   void update_window(Window& window, const UpdateScalars& scalars);
   void add_jobs(size_t unit, const StateTile& tile, const std::byte* gradient, const UpdateScalars& scalars);
   void run_jobs();
