@@ -2,6 +2,7 @@
 // Spreads one update over threads: whole tiles, one contiguous run of them per thread, so that the hardware
 // prefetchers see long streams and no two threads share a cache line for long. Elements are independent,
 // hence the result does not depend on who computes what.
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -39,15 +40,17 @@ Gradient part_of(Gradient grad, size_t begin) {
   return {static_cast<const std::byte*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
 }
 
-int checked(int threads) {
+int usable(int threads) {
   HEADRACE_CHECK(threads >= 0, "a number of threads is not negative");
   active_isa();  // so that a wrong HEADRACE_ISA is reported here and not in the middle of a step
-  return threads == 0 ? tbb::task_arena::automatic : threads;
+  // oneTBB would warn on stderr about threads it cannot supply.
+  const auto limit = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  return threads == 0 ? tbb::task_arena::automatic : std::min(threads, int(limit));
 }
 
 }  // namespace
 
-Workers::Workers(int threads) : impl_(std::make_unique<Impl>(checked(threads))) {}
+Workers::Workers(int threads) : impl_(std::make_unique<Impl>(usable(threads))) {}
 Workers::~Workers() = default;
 Workers::Workers(Workers&&) noexcept = default;
 Workers& Workers::operator=(Workers&&) noexcept = default;

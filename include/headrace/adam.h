@@ -94,14 +94,14 @@ constexpr size_t kTileElems = 64 * 1024;
 /// concurrently with others.
 class Workers {
  public:
-  /// At most `threads` threads, the calling one included; 0 for all the machine has. Throws ConfigError for a
-  /// wrong HEADRACE_ISA.
+  /// `threads` threads, the calling one included, but no more than oneTBB has in this process (normally one
+  /// for each CPU); 0 for all of them. Throws ConfigError for a wrong HEADRACE_ISA.
   explicit Workers(int threads = 0);
   ~Workers();
   Workers(Workers&&) noexcept;
   Workers& operator=(Workers&&) noexcept;
 
-  int threads() const;
+  int threads() const;  ///< how many were granted
 
   void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
   void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,

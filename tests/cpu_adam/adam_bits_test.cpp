@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One result, bit for bit: whatever the instruction set, the alignment, the cuts of the span and the threads.
-// The yardstick is one scalar call; its values are checked in adam_formula_test.cpp.
+// The yardstick is one scalar call, which itself is compared with the roundings that headrace/adam.h
+// documents.
+#include <oneapi/tbb/global_control.h>
+
 #include <algorithm>
 #include <limits>
 #include <span>
@@ -116,6 +119,26 @@ void expect_isas_agree(const Data& data) {
   });
 }
 
+/// The roundings of headrace/adam.h, spelled out.
+void documented_update(float& w, float& m, float& v, float grad, const StepScalars& s) {
+  const float g = grad * s.grad_scale;
+  m = std::fma(s.one_minus_beta1, g - m, m);
+  v = std::fma(s.one_minus_beta2, std::fma(g, g, -v), v);
+  const float q = m / std::fma(std::sqrt(v), s.inv_sqrt_bias2, s.eps);
+  w = w + std::fma(q, s.neg_step_size, w * s.neg_lr_decay);
+}
+
+TEST(Bits, AreThoseOfTheDocumentedRoundings) {
+  for (const Data& data : {ordinary(20'003, 1), wild(20'003, 2), tiny(20'003, 3)}) {
+    State expected = data.state, actual = data.state;
+    for (size_t i = 0; i < data.grad.size(); ++i) {
+      documented_update(expected.w[i], expected.m[i], expected.v[i], data.grad[i], kScalars);
+    }
+    run_part(Isa::scalar, Layout::fp32, actual, gradient_of(data.grad), 0, data.grad.size());
+    expect_same(actual, expected);
+  }
+}
+
 TEST(Bits, AreTheSameOnEveryInstructionSetForEverySize) {
   for (size_t count = 0; count <= 257; ++count) {
     expect_isas_agree(ordinary(count, count));
@@ -179,7 +202,12 @@ TEST(Bits, AreTheSameForAnySplitOfASpan) {
   });
 }
 
-TEST(Workers, GiveTheBitsOfOneCallForAnyNumberOfThreads) {
+/// Lets a test have more threads than the machine has CPUs.
+class WorkersTest : public ::testing::Test {
+  tbb::global_control eight_threads_{tbb::global_control::max_allowed_parallelism, 8};
+};
+
+TEST_F(WorkersTest, GiveTheBitsOfOneCallForAnyNumberOfThreads) {
   for (const size_t count : {size_t{0}, size_t{1}, kTileElems, kTileElems + 1, size_t{1'000'003}}) {
     const Data data = ordinary(count, 41);
     for_each_kind(data, [&](Layout layout, Gradient grad) {
@@ -200,9 +228,10 @@ TEST(Workers, GiveTheBitsOfOneCallForAnyNumberOfThreads) {
   }
 }
 
-TEST(Workers, HaveTheNumberOfThreadsAskedFor) {
+TEST_F(WorkersTest, HaveTheThreadsAskedForUpToTheLimitOfTheProcess) {
   EXPECT_EQ(Workers(1).threads(), 1);
   EXPECT_EQ(Workers(3).threads(), 3);
+  EXPECT_EQ(Workers(100).threads(), 8);
   EXPECT_GE(Workers(0).threads(), 1);
 }
 
