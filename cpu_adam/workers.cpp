@@ -59,6 +59,18 @@ int Workers::threads() const {
   return impl_->arena.max_concurrency();
 }
 
+void Workers::for_each(size_t count, const std::function<void(size_t)>& job) {
+  const size_t parts = std::min(count, size_t(threads()));
+  const auto run = [&](size_t part) {
+    for (size_t i = count * part / parts; i < count * (part + 1) / parts; ++i) job(i);
+  };
+  if (parts <= 1) {
+    for (size_t i = 0; i < count; ++i) job(i);
+    return;
+  }
+  impl_->arena.execute([&] { tbb::parallel_for(size_t{0}, parts, run, tbb::static_partitioner{}); });
+}
+
 void Workers::adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad,
                     const StepScalars& s) {
   HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");

@@ -29,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -102,6 +103,10 @@ class Workers {
   Workers& operator=(Workers&&) noexcept;
 
   int threads() const;  ///< how many were granted
+
+  /// Calls job(i) for every i in [0, count), contiguous runs of i per worker; returns when all have returned. For many
+  /// short spans: one call instead of one per span. An exception of a job is rethrown.
+  void for_each(size_t count, const std::function<void(size_t)>& job);
 
   void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
   void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,

@@ -135,7 +135,8 @@ Weights::DeviceSlot* Weights::assign(size_t unit, size_t position) {
   victim->unit = unit;
   victim->loaded = false;
   victim->reserved_until = position + 1;
-  if (parts_.residency.of(UnitId{uint32_t(unit)}, StateKind::weights).tier == Tier::nvme) {
+  const bool on_nvme = parts_.residency.of(UnitId{uint32_t(unit)}, StateKind::weights).tier == Tier::nvme;
+  if (on_nvme && parts_.layouts[unit].elems() > 0) {
     reading_[(reading_first_ + reading_count_) % reading_.size()] = unit;
     ++reading_count_;
   }
