@@ -175,4 +175,20 @@ double evaluate(const StepContext& c, std::span<const Batch> micro_batches) {
   return download_loss(c);
 }
 
+void next_token_logits(const StepContext& c, const Batch& batch, int64_t row, float* logits) {
+  ActivationArea& activations = c.engine.activations();
+  const int head = c.model.stages() - 1;
+  const uint32_t in = input_of(c, head, 0);
+  c.engine.expect(c.order.evaluate);
+  upload(c, {&batch, 1});
+  forward(c, 1, false);
+  GatheredStage gathered(c, head);
+  const size_t row_bytes = c.model.activation_bytes(1, 1);
+  c.model.logits(c.engine.compute(), gathered.weights(), 1, activations.fetch(in) + size_t(row) * row_bytes, logits,
+                 c.memory.stage(head, 0));
+  activations.done(in);
+  activations.drop(in);
+  gathered.release();
+}
+
 }  // namespace headrace

@@ -44,4 +44,7 @@ StepOutcome train_step(const StepContext& context, std::span<const Batch> micro_
 /// Forward and loss only; returns the sum of the losses of the counted targets.
 double evaluate(const StepContext& context, std::span<const Batch> micro_batches);
 
+/// Forward of one micro-batch of one row; fp32 logits [vocab] of its position `row` into device memory `logits`.
+void next_token_logits(const StepContext& context, const Batch& batch, int64_t row, float* logits);
+
 }  // namespace headrace
