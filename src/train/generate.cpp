@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling from a saved run through the same engine, so that a model larger than memory generates too. The whole window
-// is computed for every token: causal attention makes what stands right of the last token irrelevant.
+// Sampling from a saved run through the same engine, so that a model larger than memory generates too. The
+// whole window is computed for every token: causal attention makes what stands right of the last token
+// irrelevant.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -90,7 +91,8 @@ void generate(const Config& config, const std::string& run_folder, std::span<con
               const std::function<void(int32_t)>& on_token) {
   if (prompt.empty()) throw ConfigError("--prompt", "at least one token is needed");
   for (int32_t token : prompt) {
-    if (token < 0 || token >= config.model.vocab) throw ConfigError("--prompt", "a token is beyond model.vocab");
+    if (token < 0 || token >= config.model.vocab)
+      throw ConfigError("--prompt", "a token is beyond model.vocab");
   }
   Generator generator(config, SavedRun::open(run_folder));
   std::vector<int32_t> tokens(prompt.begin(), prompt.end());

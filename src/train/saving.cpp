@@ -38,7 +38,8 @@ void load_run(Engine& engine, const SavedRun& run, DType precision) {
   run.check_matches(engine.units(), precision);
   for (uint32_t i = 0; i < engine.units().size(); ++i) {
     const std::string& name = engine.units()[i].name;
-    engine.visit_state(UnitId{i}, StateAccess::overwrite, [&](const StateTile& tile) { run.read_tile(name, tile); });
+    engine.visit_state(UnitId{i}, StateAccess::overwrite,
+                       [&](const StateTile& tile) { run.read_tile(name, tile); });
   }
 }
 

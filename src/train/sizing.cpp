@@ -21,10 +21,12 @@ RunSizing sized(const Config& config, const Model& model, bool keep_saved) {
 
 }  // namespace
 
-DeviceKind device_kind(const Config&) { return DeviceKind::host; }
+DeviceKind device_kind(const Config&) {
+  return DeviceKind::host;
+}
 
-/// Keeping intermediates costs memory that grows with depth, so it is only done when activation checkpoints are meant to
-/// stay on the device and the budget holds everything.
+/// Keeping intermediates costs memory that grows with depth, so it is only done when activation checkpoints
+/// are meant to stay on the device and the budget holds everything.
 RunSizing size_run(const Config& config, const Model& model) {
   if (config.recompute == Recompute::automatic && config.engine.placement.activations == Tier::device) {
     RunSizing keep = sized(config, model, true);

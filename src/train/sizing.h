@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a run's configuration to the engine's options: which device memory the trainer itself needs, and whether the
-// device budget allows keeping forward's intermediates instead of recomputing them.
+// From a run's configuration to the engine's options: which device memory the trainer itself needs, and
+// whether the device budget allows keeping forward's intermediates instead of recomputing them.
 #pragma once
 
 #include "train/config.h"

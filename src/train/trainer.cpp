@@ -18,7 +18,9 @@ namespace headrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// VmHWM of this process; 0 where the kernel does not tell.
 uint64_t peak_rss_bytes() {
@@ -106,15 +108,17 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
 }
 
 bool Trainer::Impl::resume() {
-  auto run = SavedRun::newest(config_.checkpoint_dir, [&](const std::string& line) { tell(events_.on_warning, line); });
+  auto run = SavedRun::newest(config_.checkpoint_dir,
+                              [&](const std::string& line) { tell(events_.on_warning, line); });
   if (!run) return false;
   if (run->state().data_fingerprint != state_.data_fingerprint) {
-    throw ConfigError("data.train", fmt::format("the saved run {} was trained on other data ({} instead of {})",
-                                                run->folder(), run->state().data_fingerprint,
-                                                state_.data_fingerprint));
+    throw ConfigError("data.train",
+                      fmt::format("the saved run {} was trained on other data ({} instead of {})",
+                                  run->folder(), run->state().data_fingerprint, state_.data_fingerprint));
   }
   if (run->state().seed != config_.train.seed) {
-    throw ConfigError("train.seed", fmt::format("the saved run {} has seed {}", run->folder(), run->state().seed));
+    throw ConfigError("train.seed",
+                      fmt::format("the saved run {} has seed {}", run->folder(), run->state().seed));
   }
   load_run(engine_, *run, config_.engine.precision);
   state_ = run->state();
@@ -132,7 +136,8 @@ void Trainer::Impl::ensure_state() {
   has_state_ = true;
 }
 
-/// Up to grad_accum micro-batches; fewer at the end of an epoch, whose last step divides by its own token count.
+/// Up to grad_accum micro-batches; fewer at the end of an epoch, whose last step divides by its own token
+/// count.
 std::span<const Batch> Trainer::Impl::next_micro_batches() {
   size_t count = 0;
   while (count < batches_.size() && loader_.next(batches_[count], count > 0)) ++count;
@@ -144,7 +149,8 @@ void Trainer::Impl::one_step() {
   const Stats before = engine_.stats();
   StepMetrics metrics;
   const std::span<const Batch> micro_batches = next_micro_batches();
-  StepOptions options{.adam = config_.optimizer.adam, .grad_clip = config_.optimizer.grad_clip, .t = state_.step + 1};
+  StepOptions options{
+      .adam = config_.optimizer.adam, .grad_clip = config_.optimizer.grad_clip, .t = state_.step + 1};
   options.adam.lr = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   metrics.lr = options.adam.lr;
 
@@ -158,7 +164,8 @@ void Trainer::Impl::one_step() {
 void Trainer::Impl::after_step(const StepOutcome& outcome, StepMetrics& metrics) {
   ++state_.attempted_steps;
   state_.tokens += uint64_t(outcome.counted);
-  std::tie(state_.data_epoch, state_.data_window) = std::pair(loader_.position().epoch, loader_.position().window);
+  std::tie(state_.data_epoch, state_.data_window) =
+      std::pair(loader_.position().epoch, loader_.position().window);
   if (outcome.skipped) {
     ++state_.skipped_steps;
     ++state_.skipped_in_a_row;
@@ -182,10 +189,12 @@ void Trainer::Impl::after_step(const StepOutcome& outcome, StepMetrics& metrics)
   summary_.train_loss = outcome.loss;
   summary_.trained_tokens += uint64_t(outcome.counted);
   if (events_.on_step) events_.on_step(metrics);
-  if (config_.optimizer.max_skipped_steps > 0 && state_.skipped_in_a_row >= config_.optimizer.max_skipped_steps) {
-    throw Error(fmt::format("{} steps in a row were skipped (optimizer.max_skipped_steps): the training has diverged; "
-                            "lower optimizer.lr or look at the data near step {}",
-                            state_.skipped_in_a_row, state_.attempted_steps));
+  if (config_.optimizer.max_skipped_steps > 0 &&
+      state_.skipped_in_a_row >= config_.optimizer.max_skipped_steps) {
+    throw Error(fmt::format(
+        "{} steps in a row were skipped (optimizer.max_skipped_steps): the training has diverged; "
+        "lower optimizer.lr or look at the data near step {}",
+        state_.skipped_in_a_row, state_.attempted_steps));
   }
 }
 
@@ -244,9 +253,17 @@ RunSummary Trainer::Impl::run() {
 Trainer::Trainer(Config config, std::string config_toml, TrainerEvents events)
     : impl_(std::make_unique<Impl>(std::move(config), std::move(config_toml), std::move(events))) {}
 Trainer::~Trainer() = default;
-bool Trainer::resume() { return impl_->resume(); }
-RunSummary Trainer::run() { return impl_->run(); }
-const Plan& Trainer::plan() const { return impl_->engine().plan(); }
-std::string Trainer::engine_description() const { return impl_->engine().description(); }
+bool Trainer::resume() {
+  return impl_->resume();
+}
+RunSummary Trainer::run() {
+  return impl_->run();
+}
+const Plan& Trainer::plan() const {
+  return impl_->engine().plan();
+}
+std::string Trainer::engine_description() const {
+  return impl_->engine().description();
+}
 
 }  // namespace headrace
