@@ -7,6 +7,7 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "headrace/adam.h"
 #include "headrace/error.h"
@@ -77,6 +78,23 @@ void Workers::adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float>
     adam::adamw(hi.subspan(begin, n), lo.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n),
                 part_of(grad, begin), s);
   });
+}
+
+SumSquares Workers::sum_squares(Gradient grad, size_t count) {
+  constexpr size_t kTiles = 256;  // their sums fit the stack: 2 KiB for 16 Mi elements
+  double sum = 0;
+  for (size_t first = 0; first < count; first += kTiles * kTileElems) {
+    const size_t batch = std::min(count - first, kTiles * kTileElems);
+    double tile_sums[kTiles];
+    impl_->spread(batch, [&](size_t begin, size_t end) {
+      for (size_t at = begin; at < end; at += kTileElems) {
+        const size_t elems = std::min(kTileElems, end - at);
+        tile_sums[at / kTileElems] = adam::sum_squares(part_of(grad, first + at), elems).sum;
+      }
+    });
+    for (size_t at = 0; at < batch; at += kTileElems) sum += tile_sums[at / kTileElems];
+  }
+  return {.sum = sum, .finite = std::isfinite(sum)};
 }
 
 }  // namespace headrace::adam

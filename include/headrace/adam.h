@@ -88,30 +88,6 @@ void adamw(Isa isa, std::span<bf16> hi, std::span<uint16_t> lo, std::span<float>
 /// Elements a worker takes at a time: below this, streams are too short for the hardware prefetcher.
 constexpr size_t kTileElems = 64 * 1024;
 
-/// Threads that update one span together; the optimizer owns one and calls it for each window. Every thread
-/// takes one contiguous run of whole tiles, and the bits are those of a single call whatever the number of
-/// threads. A call returns when the whole span is done, allocates nothing of its own, and may run
-/// concurrently with others.
-class Workers {
- public:
-  /// `threads` threads, the calling one included, but no more than oneTBB has in this process (normally one
-  /// for each CPU); 0 for all of them. Throws ConfigError for a wrong HEADRACE_ISA.
-  explicit Workers(int threads = 0);
-  ~Workers();
-  Workers(Workers&&) noexcept;
-  Workers& operator=(Workers&&) noexcept;
-
-  int threads() const;  ///< how many were granted
-
-  void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
-  void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
-             Gradient grad, const StepScalars& s);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 /// `finite` is false when any element is NaN or infinite, and then `sum` is too.
 struct SumSquares {
   double sum;
@@ -130,5 +106,31 @@ SumSquares sum_squares(Isa isa, Gradient grad, size_t count);
 /// (off). For finite norms: whether a step with a non-finite norm is skipped is decided before, by
 /// SumSquares::finite.
 double clip_coefficient(double norm, double max_norm);
+
+/// Threads that update one span together; the optimizer owns one and calls it for each window. Every thread
+/// takes one contiguous run of whole tiles, and the bits are those of a single call whatever the number of
+/// threads. A call returns when the whole span is done, allocates nothing of its own, and may run
+/// concurrently with others.
+class Workers {
+ public:
+  /// `threads` threads, the calling one included, but no more than oneTBB has in this process (normally one
+  /// for each CPU); 0 for all of them. Throws ConfigError for a wrong HEADRACE_ISA.
+  explicit Workers(int threads = 0);
+  ~Workers();
+  Workers(Workers&&) noexcept;
+  Workers& operator=(Workers&&) noexcept;
+
+  int threads() const;  ///< how many were granted
+
+  void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
+  void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
+             Gradient grad, const StepScalars& s);
+  /// The value of the free function, bit for bit.
+  SumSquares sum_squares(Gradient grad, size_t count);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace headrace::adam
