@@ -37,10 +37,6 @@ struct Workers::Impl {
 
 namespace {
 
-Gradient part_of(Gradient grad, size_t begin) {
-  return {static_cast<const std::byte*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
-}
-
 int usable(int threads) {
   HEADRACE_CHECK(threads >= 0, "a number of threads is not negative");
   active_isa();  // so that a wrong HEADRACE_ISA is reported here and not in the middle of a step
@@ -65,7 +61,7 @@ void Workers::adamw(std::span<float> w, std::span<float> m, std::span<float> v, 
   HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");
   impl_->spread(w.size(), [&](size_t begin, size_t end) {
     const size_t n = end - begin;
-    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), part_of(grad, begin), s);
+    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), grad.from(begin), s);
   });
 }
 
@@ -76,7 +72,7 @@ void Workers::adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float>
   impl_->spread(hi.size(), [&](size_t begin, size_t end) {
     const size_t n = end - begin;
     adam::adamw(hi.subspan(begin, n), lo.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n),
-                part_of(grad, begin), s);
+                grad.from(begin), s);
   });
 }
 
@@ -89,7 +85,7 @@ SumSquares Workers::sum_squares(Gradient grad, size_t count) {
     impl_->spread(batch, [&](size_t begin, size_t end) {
       for (size_t at = begin; at < end; at += kTileElems) {
         const size_t elems = std::min(kTileElems, end - at);
-        tile_sums[at / kTileElems] = adam::sum_squares(part_of(grad, first + at), elems).sum;
+        tile_sums[at / kTileElems] = adam::sum_squares(grad.from(first + at), elems).sum;
       }
     });
     for (size_t at = 0; at < batch; at += kTileElems) sum += tile_sums[at / kTileElems];

@@ -70,6 +70,11 @@ StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale);
 struct Gradient {
   const void* data;
   DType dtype;
+
+  /// The same gradient from element `index` on.
+  Gradient from(size_t index) const {
+    return {static_cast<const std::byte*>(data) + index * dtype_bytes(dtype), dtype};
+  }
 };
 
 /// fp32 weights. All spans have w.size() elements; no alignment beyond the element's own is needed.

@@ -88,7 +88,7 @@ std::span<T> cut(std::vector<T>& values, size_t begin, size_t count) {
 enum class Layout { fp32, split };
 
 void run_part(Isa isa, Layout layout, State& s, Gradient grad, size_t begin, size_t count) {
-  const Gradient part{static_cast<const char*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
+  const Gradient part = grad.from(begin);
   if (layout == Layout::fp32) {
     adamw(isa, cut(s.w, begin, count), cut(s.m, begin, count), cut(s.v, begin, count), part, kScalars);
   } else {
