@@ -86,11 +86,12 @@ class ScratchMemory {
   std::vector<std::byte> memory_;
 };
 
+/// `scale`: the size of the terms, where sums may cancel.
 /// fp32: sums in fp32 against sums in double. bf16: the same, then one rounding (half a step is 2^-8
 /// relative).
-inline void expect_close(const Tensor& got, const Doubles& want, double fp32_tolerance = 1e-5) {
+inline void expect_close(const Tensor& got, const Doubles& want, double fp32_tolerance = 1e-5,
+                         double scale = 1e-3) {
   ASSERT_EQ(got.size(), want.size());
-  double scale = 1e-3;
   for (double w : want) scale = std::max(scale, std::fabs(w));
   const double relative = got.dtype() == DType::f32 ? fp32_tolerance : fp32_tolerance + 0x1.01p-8;
   for (size_t i = 0; i < want.size(); ++i) {
