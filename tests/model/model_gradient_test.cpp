@@ -92,8 +92,8 @@ TEST_P(GradientTest, EverySegmentsGradientEqualsFiniteDifferences) {
       const float* gradient = harness_.gradient(u, s);
       float scale = 0;
       for (size_t i = 0; i < values.size(); ++i) scale = std::max(scale, std::abs(gradient[i]));
-      // About 24 elements spread over the segment, every row and column residue among them.
-      const size_t stride = std::max<size_t>(1, values.size() / 24) | 1;
+      // About 16 elements spread over the segment, every row and column residue among them.
+      const size_t stride = std::max<size_t>(1, values.size() / 16) | 1;
       for (size_t i = 0; i < values.size(); i += stride) {
         const double value = values[i];
         values[i] = value + kStep;
@@ -114,7 +114,7 @@ TEST_P(GradientTest, InputGradientEqualsFiniteDifferences) {
   const std::vector<float> dx = harness_.dx();
   const Vector x = reference_.embed(parameters_, rows_.tokens);
   const float scale = std::abs(*std::ranges::max_element(dx, {}, [](float v) { return std::abs(v); }));
-  const size_t stride = std::max<size_t>(1, x.size() / 60) | 1;
+  const size_t stride = std::max<size_t>(1, x.size() / 40) | 1;
   for (size_t i = 0; i < x.size(); i += stride) {
     const auto shifted = [&](double by) {
       Vector moved = x;
