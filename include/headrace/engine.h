@@ -141,6 +141,7 @@ struct Plan {
   Placement placement;  ///< with `gradients` decided
   uint64_t device_budget, host_budget;
   uint64_t param_count;
+  std::vector<uint64_t> nvme_path_bytes;  ///< per NvmeOptions::paths
   [[nodiscard]] uint64_t total(Tier tier) const;
 };
 /// Pure; throws ConfigError for impossible combinations. Does not compare with the budgets.
@@ -191,9 +192,14 @@ struct StateTile {
   float* v;
 };
 
+/// How visit_state() treats what is there: shows it; shows it and writes back what the visitor changed; or shows zeros and
+/// writes what the visitor made of them.
+enum class StateAccess : uint8_t { read, modify, overwrite };
+
 class Engine {
  public:
-  /// Plans, checks the plan, allocates everything. All state starts as zero.
+  /// Plans, checks the plan, allocates everything. State has no value until visit_state(..., overwrite) gives it one;
+  /// reading it before is an error (CorruptData on NVMe).
   Engine(const EngineOptions& options, std::vector<UnitSpec> units);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -229,9 +235,9 @@ class Engine {
   /// Drops the gradients handed over since the last step.
   void discard_gradients();
 
-  /// Calls `visit` with the unit's state, tile after tile in ascending order; what it changes is written back
-  /// when `write` is set. Padding is not shown. Not between gather and step.
-  void visit_state(UnitId unit, bool write, const std::function<void(const StateTile&)>& visit);
+  /// Calls `visit` with the unit's state, tile after tile (of at most adam::kTileElems elements) in ascending order.
+  /// Padding is not shown. Not between gather and step.
+  void visit_state(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit);
 
   [[nodiscard]] Stats stats() const;
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spreads one update over threads: whole tiles, one contiguous run of them per thread, so that the hardware
+// prefetchers see long streams and no two threads share a cache line for long. Elements are independent,
+// hence the result does not depend on who computes what.
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+
+#include "headrace/adam.h"
+#include "headrace/error.h"
+
+namespace headrace::adam {
+
+struct Workers::Impl {
+  explicit Impl(int threads) : arena(threads) {}
+  tbb::task_arena arena;
+
+  /// Calls part(begin, end) so that the parts cover [0, count) once; returns when all have returned.
+  template <class Part>
+  void spread(size_t count, const Part& part) {
+    const size_t tiles = (count + kTileElems - 1) / kTileElems;
+    const size_t parts = std::min(tiles, size_t(arena.max_concurrency()));
+    if (parts <= 1) return part(size_t{0}, count);
+    arena.execute([&] {
+      tbb::parallel_for(
+          size_t{0}, parts,
+          [&](size_t k) {
+            part(tiles * k / parts * kTileElems, std::min(tiles * (k + 1) / parts * kTileElems, count));
+          },
+          tbb::static_partitioner{});
+    });
+  }
+};
+
+namespace {
+
+Gradient part_of(Gradient grad, size_t begin) {
+  return {static_cast<const std::byte*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
+}
+
+int usable(int threads) {
+  HEADRACE_CHECK(threads >= 0, "a number of threads is not negative");
+  active_isa();  // so that a wrong HEADRACE_ISA is reported here and not in the middle of a step
+  // oneTBB would warn on stderr about threads it cannot supply.
+  const auto limit = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  return threads == 0 ? tbb::task_arena::automatic : std::min(threads, int(limit));
+}
+
+}  // namespace
+
+Workers::Workers(int threads) : impl_(std::make_unique<Impl>(usable(threads))) {}
+Workers::~Workers() = default;
+Workers::Workers(Workers&&) noexcept = default;
+Workers& Workers::operator=(Workers&&) noexcept = default;
+
+int Workers::threads() const {
+  return impl_->arena.max_concurrency();
+}
+
+void Workers::for_each(size_t count, const std::function<void(size_t)>& job) {
+  const size_t parts = std::min(count, size_t(threads()));
+  const auto run = [&](size_t part) {
+    for (size_t i = count * part / parts; i < count * (part + 1) / parts; ++i) job(i);
+  };
+  if (parts <= 1) {
+    for (size_t i = 0; i < count; ++i) job(i);
+    return;
+  }
+  impl_->arena.execute([&] { tbb::parallel_for(size_t{0}, parts, run, tbb::static_partitioner{}); });
+}
+
+void Workers::adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad,
+                    const StepScalars& s) {
+  HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");
+  impl_->spread(w.size(), [&](size_t begin, size_t end) {
+    const size_t n = end - begin;
+    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), part_of(grad, begin), s);
+  });
+}
+
+void Workers::adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
+                    Gradient grad, const StepScalars& s) {
+  HEADRACE_CHECK(lo.size() == hi.size() && m.size() == hi.size() && v.size() == hi.size(),
+                 "spans differ in length");
+  impl_->spread(hi.size(), [&](size_t begin, size_t end) {
+    const size_t n = end - begin;
+    adam::adamw(hi.subspan(begin, n), lo.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n),
+                part_of(grad, begin), s);
+  });
+}
+
+}  // namespace headrace::adam
