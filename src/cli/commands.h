@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of the program. Each takes its parsed command line and returns the exit code; what goes wrong is
-// thrown and becomes one line in main(). kExitUsage is for a command line or a configuration that cannot be meant.
+// The commands of the program. Each takes its parsed command line and returns the exit code; what goes wrong
+// is thrown and becomes one line in main(). kExitUsage is for a command line or a configuration that cannot
+// be meant.
 #pragma once
 
 #include <cstdint>

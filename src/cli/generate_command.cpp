@@ -18,8 +18,9 @@ int run_generate(const GenerateCommand& command) {
   const LoadedConfig loaded =
       parse_config(saved->config_toml(), saved->folder() + "/config.toml", command.sets);
   if (loaded.config.train_data.format != TokenFormat::text) {
-    throw Error(fmt::format("{} was trained on token ids, not on bytes (data.format): its tokens have no text here",
-                            saved->folder()));
+    throw Error(
+        fmt::format("{} was trained on token ids, not on bytes (data.format): its tokens have no text here",
+                    saved->folder()));
   }
   if (command.prompt.empty()) throw ConfigError("--prompt", "is empty");
 

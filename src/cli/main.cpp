@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program: its command line, and the one place where errors end. Exit codes: 0 done, 1 failure, 2 usage (the
-// command line or the configuration).
+// The program: its command line, and the one place where errors end. Exit codes: 0 done, 1 failure, 2 usage
+// (the command line or the configuration).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -40,7 +40,8 @@ void add_plan(CLI::App& app, PlanCommand& options, std::function<int()>& run) {
 }
 
 void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>& run) {
-  CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved run's model (bytes as tokens)");
+  CLI::App* command =
+      app.add_subcommand("generate", "Continue a text with a saved run's model (bytes as tokens)");
   command->add_option("RUN_DIR", options.run_dir, "Folder of saved runs, or one saved run")->required();
   command->add_option("--prompt", options.prompt, "The text to continue")->required();
   command->add_option("--tokens", options.tokens, "Bytes to add")
@@ -55,7 +56,8 @@ void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>&
 }
 
 void add_doctor(CLI::App& app, DoctorCommand& options, std::function<int()>& run) {
-  CLI::App* command = app.add_subcommand("doctor", "Tell what this machine can do, and what to do about the rest");
+  CLI::App* command =
+      app.add_subcommand("doctor", "Tell what this machine can do, and what to do about the rest");
   command->add_option("PATH", options.paths, "Folders meant for nvme.paths (default: the current one)");
   command->add_flag("--clean", options.clean, "Remove what dead runs left in them");
   command->callback([&] { run = [&] { return run_doctor(options); }; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LOG_DIR/metrics.jsonl. A fresh run sets an older file aside (metrics.jsonl.1, .2, ...); a resumed run appends to
-// it, without the torn last line that a kill may have left. Every line is flushed. One thread.
+// LOG_DIR/metrics.jsonl. A fresh run sets an older file aside (metrics.jsonl.1, .2, ...); a resumed run
+// appends to it, without the torn last line that a kill may have left. Every line is flushed. One thread.
 #pragma once
 
 #include <fstream>

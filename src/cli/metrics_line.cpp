@@ -44,8 +44,10 @@ std::string train_line(const StepMetrics& metrics) {
 }
 
 std::string eval_line(const EvalMetrics& metrics) {
-  return line(
-      {{"ev", "eval"}, {"step", metrics.step}, {"valid_loss", metrics.loss}, {"valid_tokens", metrics.tokens}});
+  return line({{"ev", "eval"},
+               {"step", metrics.step},
+               {"valid_loss", metrics.loss},
+               {"valid_tokens", metrics.tokens}});
 }
 
 std::string resume_line(uint64_t step) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of metrics.jsonl: one JSON object each, numbers as their shortest exact text, non-finite numbers as null.
-// Pure functions; metrics_file.h puts the lines in the file. Fields: docs/metrics.md.
+// Lines of metrics.jsonl: one JSON object each, numbers as their shortest exact text, non-finite numbers as
+// null. Pure functions; metrics_file.h puts the lines in the file. Fields: docs/metrics.md.
 #pragma once
 
 #include <string>

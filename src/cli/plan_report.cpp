@@ -40,10 +40,11 @@ std::string item_row(const char* tier, std::string_view what, uint64_t bytes, st
 }  // namespace
 
 std::string plan_table(const Plan& plan) {
-  std::string text = fmt::format("{} parameters; weights on {}, optimizer on {}, activations on {}", plan.param_count,
-                                 tier_name(plan.placement.weights), tier_name(plan.placement.optimizer),
-                                 tier_name(plan.placement.activations));
-  if (plan.placement.gradients) text += fmt::format(", gradients on {}", tier_name(*plan.placement.gradients));
+  std::string text = fmt::format("{} parameters; weights on {}, optimizer on {}, activations on {}",
+                                 plan.param_count, tier_name(plan.placement.weights),
+                                 tier_name(plan.placement.optimizer), tier_name(plan.placement.activations));
+  if (plan.placement.gradients)
+    text += fmt::format(", gradients on {}", tier_name(*plan.placement.gradients));
   text += fmt::format("\n\n{:<8}{:<44}{:>16}  {}\n", "tier", "item", "size", "key that changes it");
   for (const TierView& view : tiers_of(plan)) {
     for (const PlanItem& item : plan.items) {
@@ -81,7 +82,8 @@ std::string plan_json(const Plan& plan) {
                     {"optimizer", tier_name(plan.placement.optimizer)},
                     {"activations", tier_name(plan.placement.activations)}};
   if (plan.placement.gradients) placement["gradients"] = tier_name(*plan.placement.gradients);
-  return Json{{"param_count", plan.param_count}, {"placement", placement}, {"fits", fits}, {"tiers", tiers}}.dump(2);
+  return Json{{"param_count", plan.param_count}, {"placement", placement}, {"fits", fits}, {"tiers", tiers}}
+      .dump(2);
 }
 
 }  // namespace headrace::cli

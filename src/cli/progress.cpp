@@ -34,9 +34,9 @@ void ProgressWindow::add(const StepMetrics& metrics, uint64_t step_tokens) {
 std::string progress_line(const StepMetrics& metrics, uint64_t total_steps, const ProgressWindow& window,
                           double seconds_left) {
   const double seconds = std::max(window.ms * 1e-3, 1e-9);
-  std::string line = fmt::format("step {}/{} | loss {:.4f} | norm {:.3f} | lr {:.2e} | {} tok/s", metrics.step,
-                                 total_steps, metrics.loss, metrics.grad_norm, metrics.lr,
-                                 short_rate(double(window.tokens) / seconds));
+  std::string line =
+      fmt::format("step {}/{} | loss {:.4f} | norm {:.3f} | lr {:.2e} | {} tok/s", metrics.step, total_steps,
+                  metrics.loss, metrics.grad_norm, metrics.lr, short_rate(double(window.tokens) / seconds));
   const LinkStats& read = window.sum[Link::nvme_read];
   const LinkStats& write = window.sum[Link::nvme_write];
   if (read.bytes + write.bytes > 0) {
@@ -52,8 +52,8 @@ Progress::Progress(std::FILE* out, uint64_t total_steps, uint64_t log_every)
 
 void Progress::step(const StepMetrics& metrics) {
   // metrics.tokens counts the whole run; before the first step of a resumed one only the rate is known.
-  const uint64_t step_tokens = steps_ == 0 ? uint64_t(metrics.tokens_per_s * metrics.step_ms * 1e-3)
-                                           : metrics.tokens - tokens_;
+  const uint64_t step_tokens =
+      steps_ == 0 ? uint64_t(metrics.tokens_per_s * metrics.step_ms * 1e-3) : metrics.tokens - tokens_;
   tokens_ = metrics.tokens;
   ms_ += metrics.step_ms;
   ++steps_;

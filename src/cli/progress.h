@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a run for a person: on a terminal one line that is rewritten every step, on a pipe one plain line
-// per log_every steps. Speeds and waits are means over the steps since the last line. One thread.
+// The progress of a run for a person: on a terminal one line that is rewritten every step, on a pipe one
+// plain line per log_every steps. Speeds and waits are means over the steps since the last line. One thread.
 #pragma once
 
 #include <cstdio>
@@ -19,8 +19,8 @@ struct ProgressWindow {
   void add(const StepMetrics& metrics, uint64_t step_tokens);
 };
 
-/// "step 12/1000 | loss 3.2846 | norm 4.320 | lr 3.00e-04 | 38.3k tok/s | nvme r 5.80 w 3.10 GB/s | wait 12% | left
-/// 2m 05s"; the NVMe part is left out when nothing moved there.
+/// "step 12/1000 | loss 3.2846 | norm 4.320 | lr 3.00e-04 | 38.3k tok/s | nvme r 5.80 w 3.10 GB/s | wait 12%
+/// | left 2m 05s"; the NVMe part is left out when nothing moved there.
 std::string progress_line(const StepMetrics& metrics, uint64_t total_steps, const ProgressWindow& window,
                           double seconds_left);
 

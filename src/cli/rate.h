@@ -6,7 +6,8 @@
 
 namespace headrace::cli {
 
-/// Of a link while something was in flight on it; 0 when nothing moved. Bytes per nanosecond are GB per second.
+/// Of a link while something was in flight on it; 0 when nothing moved. Bytes per nanosecond are GB per
+/// second.
 inline double gb_per_s(const LinkStats& link) {
   return link.busy_ns == 0 ? 0.0 : double(link.bytes) / double(link.busy_ns);
 }

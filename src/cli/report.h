@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for a person: what a run moved over which link at what speed and what it waited for, and what a plan puts on
-// which tier. Also the plan as JSON. Pure functions.
+// Tables for a person: what a run moved over which link at what speed and what it waited for, and what a plan
+// puts on which tier. Also the plan as JSON. Pure functions.
 #pragma once
 
 #include <string>

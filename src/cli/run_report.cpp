@@ -14,13 +14,13 @@ constexpr std::array<const char*, kLinkCount> kLinkTitles = {"nvme -> host", "ho
                                                              "device -> host"};
 
 std::string link_table(const Stats& stats, double seconds) {
-  std::string text =
-      fmt::format("{:<16}{:>12}{:>16}{:>16}{:>8}\n", "link", "bytes", "GB/s in flight", "GB/s overall", "busy");
+  std::string text = fmt::format("{:<16}{:>12}{:>16}{:>16}{:>8}\n", "link", "bytes", "GB/s in flight",
+                                 "GB/s overall", "busy");
   for (size_t i = 0; i < kLinkCount; ++i) {
     const LinkStats& link = stats.link[i];
     text += fmt::format("{:<16}{:>12}{:>16.2f}{:>16.2f}{:>7.0f}%\n", kLinkTitles[i],
-                        readable_bytes(double(link.bytes)), gb_per_s(link), double(link.bytes) * 1e-9 / seconds,
-                        100.0 * double(link.busy_ns) * 1e-9 / seconds);
+                        readable_bytes(double(link.bytes)), gb_per_s(link),
+                        double(link.bytes) * 1e-9 / seconds, 100.0 * double(link.busy_ns) * 1e-9 / seconds);
   }
   return text;
 }
@@ -36,14 +36,16 @@ std::string wait_line(const Stats& stats, double seconds) {
 }
 
 std::string peak_line(const Stats& stats, const EngineOptions& engine, uint64_t peak_rss_bytes) {
-  return fmt::format("{:<16}device {} of {}, pinned {} of {}, nvme {}, process {}\n", "peak bytes",
-                     readable_bytes(double(stats.peak_device_bytes)), readable_bytes(double(engine.device_memory)),
-                     readable_bytes(double(stats.peak_pinned_bytes)), readable_bytes(double(engine.host_memory)),
-                     readable_bytes(double(stats.peak_nvme_bytes)), readable_bytes(double(peak_rss_bytes)));
+  return fmt::format(
+      "{:<16}device {} of {}, pinned {} of {}, nvme {}, process {}\n", "peak bytes",
+      readable_bytes(double(stats.peak_device_bytes)), readable_bytes(double(engine.device_memory)),
+      readable_bytes(double(stats.peak_pinned_bytes)), readable_bytes(double(engine.host_memory)),
+      readable_bytes(double(stats.peak_nvme_bytes)), readable_bytes(double(peak_rss_bytes)));
 }
 
 std::string loss_line(const char* title, double loss, TokenFormat format) {
-  return fmt::format("{:<16}{:.4f} nats per {}\n", title, loss, format == TokenFormat::text ? "byte" : "token");
+  return fmt::format("{:<16}{:.4f} nats per {}\n", title, loss,
+                     format == TokenFormat::text ? "byte" : "token");
 }
 
 }  // namespace

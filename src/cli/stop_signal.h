@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT and SIGTERM: the first asks the run to save and end after its step, the second ends the process at once.
+// SIGINT and SIGTERM: the first asks the run to save and end after its step, the second ends the process at
+// once.
 #pragma once
 
 namespace headrace::cli {

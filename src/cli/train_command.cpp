@@ -103,10 +103,12 @@ int train(const TrainCommand& command, const Config& config) {
   log.open(resumed);
   const RunSummary summary = trainer.run();
   log.finish();
-  fmt::print("\n{}{:<16}{}\n", run_report(summary, config, log.peak_rss_bytes()), "metrics", log.metrics_path());
+  fmt::print("\n{}{:<16}{}\n", run_report(summary, config, log.peak_rss_bytes()), "metrics",
+             log.metrics_path());
   if (stop_requested() && summary.step < config.train.steps) {
-    fmt::print("\nstopped after step {} of {}; continue with: headrace train {} --resume (and the same --set)\n",
-               summary.step, config.train.steps, command.config_path);
+    fmt::print(
+        "\nstopped after step {} of {}; continue with: headrace train {} --resume (and the same --set)\n",
+        summary.step, config.train.steps, command.config_path);
   }
   return kExitOk;
 }

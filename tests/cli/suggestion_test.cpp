@@ -24,7 +24,7 @@ TEST(Nearest, TakesTheClosestWithinReach) {
   EXPECT_EQ(nearest("step", kWords), "steps");
   EXPECT_EQ(nearest("devcie", kWords), "device");
   EXPECT_EQ(nearest("voice", kWords), std::nullopt);  // three edits
-  EXPECT_EQ(nearest("hats", kWords), std::nullopt);  // short words: one edit only
+  EXPECT_EQ(nearest("hats", kWords), std::nullopt);   // short words: one edit only
 }
 
 }  // namespace
