@@ -104,8 +104,8 @@ class Workers {
 
   int threads() const;  ///< how many were granted
 
-  /// Calls job(i) for every i in [0, count), contiguous runs of i per worker; returns when all have returned. For many
-  /// short spans: one call instead of one per span. An exception of a job is rethrown.
+  /// Calls job(i) for every i in [0, count), contiguous runs of i per worker; returns when all have returned.
+  /// For many short spans: one call instead of one per span. An exception of a job is rethrown.
   void for_each(size_t count, const std::function<void(size_t)>& job);
 
   void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);

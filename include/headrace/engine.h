@@ -192,14 +192,14 @@ struct StateTile {
   float* v;
 };
 
-/// How visit_state() treats what is there: shows it; shows it and writes back what the visitor changed; or shows zeros and
-/// writes what the visitor made of them.
+/// How visit_state() treats what is there: shows it; shows it and writes back what the visitor changed; or
+/// shows zeros and writes what the visitor made of them.
 enum class StateAccess : uint8_t { read, modify, overwrite };
 
 class Engine {
  public:
-  /// Plans, checks the plan, allocates everything. State has no value until visit_state(..., overwrite) gives it one;
-  /// reading it before is an error (CorruptData on NVMe).
+  /// Plans, checks the plan, allocates everything. State has no value until visit_state(..., overwrite) gives
+  /// it one; reading it before is an error (CorruptData on NVMe).
   Engine(const EngineOptions& options, std::vector<UnitSpec> units);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -235,8 +235,8 @@ class Engine {
   /// Drops the gradients handed over since the last step.
   void discard_gradients();
 
-  /// Calls `visit` with the unit's state, tile after tile (of at most adam::kTileElems elements) in ascending order.
-  /// Padding is not shown. Not between gather and step.
+  /// Calls `visit` with the unit's state, tile after tile (of at most adam::kTileElems elements) in ascending
+  /// order. Padding is not shown. Not between gather and step.
   void visit_state(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit);
 
   [[nodiscard]] Stats stats() const;

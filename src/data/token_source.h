@@ -32,6 +32,8 @@ class TokenSource {
 
   [[nodiscard]] virtual uint64_t token_count() const = 0;
   [[nodiscard]] virtual uint64_t window_count() const = 0;
+  /// Files too short for a single window: they give nothing.
+  [[nodiscard]] virtual uint64_t skipped_files() const { return 0; }
   /// Names, sizes, token counts and format: equal for the same data, whatever the folder.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   /// Row `row` of `batch` (seq = seq_len) becomes window `window`. A token >= vocab throws CorruptData with
@@ -47,12 +49,14 @@ struct DataPosition {
 };
 
 /// The window at place `index` of an epoch: a permutation that is a function of (seed, epoch, window_count)
-/// only.
+/// only. Computed place by place, without a table: an 8-round Feistel network over the next power of four
+/// (256 at least) that is followed along its cycle until it is in range again. Part of the saved position's
+/// meaning: changing it changes what a resumed run reads.
 uint64_t shuffled_window(uint64_t seed, uint64_t epoch, uint64_t window_count, uint64_t index);
 
-/// Hands out windows in epoch order. With several ranks, one global micro-batch takes world_size * rows
-/// consecutive places and rank r the r-th run of `rows`, so that the global order does not depend on the
-/// world size.
+/// Hands out windows in epoch order, one thread. With several ranks, one global micro-batch takes world_size
+/// * rows consecutive places and rank r the r-th run of `rows`, so that the global order does not depend on
+/// the world size.
 class WindowLoader {
  public:
   WindowLoader(const TokenSource& source, uint64_t seed, int rank, int world_size);
@@ -61,6 +65,7 @@ class WindowLoader {
   /// `stop_at_epoch` is set.
   bool next(Batch& batch, bool stop_at_epoch = false);
   [[nodiscard]] DataPosition position() const;
+  /// Throws ConfigError ("data.seq_len") when the epoch has fewer windows.
   void seek(const DataPosition& position);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine assembled from its parts. What it owns, in order of construction; everything that moves bytes is destroyed
-// before the memory it moves them in.
+// The engine assembled from its parts. What it owns, in order of construction; everything that moves bytes is
+// destroyed before the memory it moves them in.
 #include "headrace/engine.h"
 
 #include <fmt/format.h>
@@ -80,7 +80,8 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
   place_state();
   assemble();
   HEADRACE_CHECK(host.used() == sizing.plan.total(Tier::host), "host memory differs from the plan");
-  HEADRACE_CHECK(device->memory().used() == sizing.plan.total(Tier::device), "device memory differs from the plan");
+  HEADRACE_CHECK(device->memory().used() == sizing.plan.total(Tier::device),
+                 "device memory differs from the plan");
 }
 
 Engine::Impl::~Impl() {
@@ -161,19 +162,27 @@ void Engine::Impl::assemble() {
                                activation_slots.get()},
         memory);
   }
-  if (options.workspace_bytes > 0) workspace = memory.take(options.workspace_bytes, kPlanAlignment, "workspace");
-  optimizer = std::make_unique<Optimizer>(
-      Optimizer::Parts{*device, residency, sizing.layouts, sizing.unit_layouts, clock, workers, staging.windows},
-      host);
+  if (options.workspace_bytes > 0)
+    workspace = memory.take(options.workspace_bytes, kPlanAlignment, "workspace");
+  optimizer =
+      std::make_unique<Optimizer>(Optimizer::Parts{*device, residency, sizing.layouts, sizing.unit_layouts,
+                                                   clock, workers, staging.windows},
+                                  host);
 }
 
 Engine::Engine(const EngineOptions& options, std::vector<UnitSpec> units)
     : impl_(std::make_unique<Impl>(options, std::move(units))) {}
 Engine::~Engine() = default;
 
-const Plan& Engine::plan() const { return impl_->sizing.plan; }
-std::span<const UnitSpec> Engine::units() const { return impl_->units; }
-const UnitLayout& Engine::layout(UnitId unit) const { return impl_->sizing.unit_layouts[size_t(unit)]; }
+const Plan& Engine::plan() const {
+  return impl_->sizing.plan;
+}
+std::span<const UnitSpec> Engine::units() const {
+  return impl_->units;
+}
+const UnitLayout& Engine::layout(UnitId unit) const {
+  return impl_->sizing.unit_layouts[size_t(unit)];
+}
 
 std::string Engine::description() const {
   std::string text = impl_->device->description();
@@ -186,19 +195,31 @@ std::string Engine::description() const {
   return text;
 }
 
-Stream& Engine::compute() { return impl_->device->compute(); }
-std::byte* Engine::workspace() { return impl_->workspace; }
+Stream& Engine::compute() {
+  return impl_->device->compute();
+}
+std::byte* Engine::workspace() {
+  return impl_->workspace;
+}
 
-void Engine::expect(std::span<const UnitId> order) { impl_->weights->expect(order); }
+void Engine::expect(std::span<const UnitId> order) {
+  impl_->weights->expect(order);
+}
 
 WeightView Engine::gather(UnitId unit) {
   return {impl_->weights->gather(unit), &layout(unit), impl_->options.precision};
 }
 
-void Engine::release(UnitId unit) { impl_->weights->release(unit); }
+void Engine::release(UnitId unit) {
+  impl_->weights->release(unit);
+}
 
-GradientView Engine::gradient(UnitId unit) { return {impl_->gradients->accumulator(unit), &layout(unit)}; }
-void Engine::reduce_scatter(UnitId unit) { impl_->gradients->hand_over(unit); }
+GradientView Engine::gradient(UnitId unit) {
+  return {impl_->gradients->accumulator(unit), &layout(unit)};
+}
+void Engine::reduce_scatter(UnitId unit) {
+  impl_->gradients->hand_over(unit);
+}
 
 ActivationArea& Engine::activations() {
   HEADRACE_CHECK(impl_->activations, "no activation checkpoints were declared");
@@ -228,7 +249,8 @@ void Engine::discard_gradients() {
   impl_->gradients->clear();
 }
 
-void Engine::visit_state(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit) {
+void Engine::visit_state(UnitId unit, StateAccess access,
+                         const std::function<void(const StateTile&)>& visit) {
   if (access != StateAccess::read) impl_->weights->invalidate();
   impl_->optimizer->visit(unit, access, visit);
 }

@@ -59,8 +59,10 @@ void add(Plan& plan, Tier tier, std::string what, uint64_t bytes, std::string ke
 
 void plan_state(Sizing& s) {
   add(s.plan, s.placement.weights, "weights", sum_bytes(s, StateKind::weights), "offload.weights");
-  add(s.plan, s.placement.optimizer, "optimizer state", sum_bytes(s, StateKind::optimizer), "offload.optimizer");
-  add(s.plan, *s.placement.gradients, "gradient shards", sum_bytes(s, StateKind::gradients), "offload.gradients");
+  add(s.plan, s.placement.optimizer, "optimizer state", sum_bytes(s, StateKind::optimizer),
+      "offload.optimizer");
+  add(s.plan, *s.placement.gradients, "gradient shards", sum_bytes(s, StateKind::gradients),
+      "offload.gradients");
 }
 
 void plan_device(Sizing& s, const EngineOptions& o) {
@@ -85,9 +87,10 @@ void plan_device(Sizing& s, const EngineOptions& o) {
 void plan_host(Sizing& s) {
   const Staging& g = s.staging;
   add(s.plan, Tier::host, "optimizer windows",
-      g.windows.count * Optimizer::window_bytes(s.layouts, s.placement, g.windows.tiles), "offload.host_memory");
-  add(s.plan, Tier::host, "pinned slots", (g.weight_slots + g.gradient_slots + g.activation_slots) * g.slot_bytes,
+      g.windows.count * Optimizer::window_bytes(s.layouts, s.placement, g.windows.tiles),
       "offload.host_memory");
+  add(s.plan, Tier::host, "pinned slots",
+      (g.weight_slots + g.gradient_slots + g.activation_slots) * g.slot_bytes, "offload.host_memory");
   add(s.plan, Tier::host, "gradient norms", round_up(Gradients::host_bytes()), "offload.host_memory");
 }
 
@@ -113,7 +116,8 @@ void decide_gradients(Sizing& s, const EngineOptions& o) {
   if (o.placement.gradients) return plan_within_budget(s, o);
   s.placement.gradients = s.placement.optimizer == Tier::device ? Tier::device : Tier::host;
   plan_within_budget(s, o);
-  if (s.placement.gradients == Tier::host && s.plan.total(Tier::host) > o.host_memory && !o.nvme.paths.empty()) {
+  if (s.placement.gradients == Tier::host && s.plan.total(Tier::host) > o.host_memory &&
+      !o.nvme.paths.empty()) {
     s.placement.gradients = Tier::nvme;
     plan_within_budget(s, o);
   }
@@ -135,7 +139,8 @@ void check_options(const EngineOptions& o, std::span<const UnitSpec> units) {
   const auto uses_nvme = [&](Tier tier) { return tier == Tier::nvme; };
   const bool nvme = uses_nvme(o.placement.weights) || uses_nvme(o.placement.optimizer) ||
                     uses_nvme(o.placement.activations) || o.placement.gradients == Tier::nvme;
-  if (nvme && o.nvme.paths.empty()) throw ConfigError("nvme.paths", "state is placed on NVMe but no directory is given");
+  if (nvme && o.nvme.paths.empty())
+    throw ConfigError("nvme.paths", "state is placed on NVMe but no directory is given");
   if (units.empty()) throw ConfigError("model", "there are no units");
   if (o.activation_count > 0 && o.placement.activations != Tier::device && o.activation_slots < 3) {
     throw ConfigError("activation_slots", "at least 3 are needed");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's arithmetic: from options and units to every size the engine allocates, before anything is allocated. The
-// engine takes exactly these pieces; headrace plan prints them.
+// The plan's arithmetic: from options and units to every size the engine allocates, before anything is
+// allocated. The engine takes exactly these pieces; headrace plan prints them.
 #pragma once
 
 #include <span>
@@ -11,11 +11,13 @@
 
 namespace headrace {
 
-/// Pinned staging. Smaller rungs of the ladder are taken when the host budget is small; results do not change.
+/// Pinned staging. Smaller rungs of the ladder are taken when the host budget is small; results do not
+/// change.
 struct Staging {
   WindowShape windows;
   size_t slot_bytes = 0;
-  size_t weight_slots = 0, gradient_slots = 0, activation_slots = 0;  ///< 0 where nothing of the kind is on NVMe
+  size_t weight_slots = 0, gradient_slots = 0,
+         activation_slots = 0;  ///< 0 where nothing of the kind is on NVMe
 };
 
 struct Sizing {

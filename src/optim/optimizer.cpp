@@ -20,7 +20,8 @@ void adam_span(const StateTile& tile, const std::byte* gradient, int64_t begin, 
   const std::span<float> m{tile.m + begin, n};
   const std::span<float> v{tile.v + begin, n};
   if (precision == DType::bf16) {
-    adam::adamw({reinterpret_cast<bf16*>(tile.weights) + begin, n}, {tile.lo + begin, n}, m, v, grad, scalars);
+    adam::adamw({reinterpret_cast<bf16*>(tile.weights) + begin, n}, {tile.lo + begin, n}, m, v, grad,
+                scalars);
   } else {
     adam::adamw({reinterpret_cast<float*>(tile.weights) + begin, n}, m, v, grad, scalars);
   }
@@ -28,9 +29,11 @@ void adam_span(const StateTile& tile, const std::byte* gradient, int64_t begin, 
 
 }  // namespace
 
-uint64_t Optimizer::window_bytes(std::span<const StateLayout> layouts, const Placement& placement, int64_t tiles) {
+uint64_t Optimizer::window_bytes(std::span<const StateLayout> layouts, const Placement& placement,
+                                 int64_t tiles) {
   int64_t elems = 0;
-  for (const StateLayout& layout : layouts) elems = std::max(elems, std::min(layout.elems(), tiles * kTileElems));
+  for (const StateLayout& layout : layouts)
+    elems = std::max(elems, std::min(layout.elems(), tiles * kTileElems));
   if (layouts.empty()) return 0;
   uint64_t bytes = 0;
   if (placement.weights != Tier::host) bytes += round_up(layouts[0].bytes(StateKind::weights, elems));
@@ -72,7 +75,8 @@ void Optimizer::start_read(Window& window, StateKind kind) {
   const auto [offset, bytes] = extent_of(window, kind);
   Staged& staged = window.kinds[size_t(kind)];
   staged.data = place.tier == Tier::host ? place.memory + offset : staged.buffer;
-  if (place.tier == Tier::nvme) staged.request = place.store->read(place.extent, offset, {staged.data, bytes});
+  if (place.tier == Tier::nvme)
+    staged.request = place.store->read(place.extent, offset, {staged.data, bytes});
   if (place.tier == Tier::device) {
     parts_.device.d2h().copy(staged.data, place.memory + offset, bytes);
     parts_.device.d2h().record(*staged.copied);
@@ -132,8 +136,8 @@ void Optimizer::finish_transfers(Window& window) {
   }
 }
 
-/// Windows of all units in order through the ring: while `work` runs on one, the next ones are being read and the last
-/// ones written.
+/// Windows of all units in order through the ring: while `work` runs on one, the next ones are being read and
+/// the last ones written.
 template <class Work>
 void Optimizer::sweep(std::span<const UnitId> units, Pass pass, Work&& work) {
   size_t read_unit = 0, read_count = 0, work_count = 0;
@@ -195,8 +199,9 @@ void Optimizer::update_window(Window& window, const UpdateScalars& scalars) {
   const std::byte* gradient = window.kinds[size_t(StateKind::gradients)].data;
   for (int64_t i = 0; i < window.tiles; ++i) {
     const int64_t before = i * kTileElems;
-    const StateTile tile = layout.tile_view(window.first_tile + i, weights + layout.bytes(StateKind::weights, before),
-                                            state + layout.bytes(StateKind::optimizer, before));
+    const StateTile tile =
+        layout.tile_view(window.first_tile + i, weights + layout.bytes(StateKind::weights, before),
+                         state + layout.bytes(StateKind::optimizer, before));
     add_jobs(window.unit, tile, gradient + layout.bytes(StateKind::gradients, before), scalars);
   }
   run_jobs();
@@ -211,7 +216,9 @@ bool Optimizer::all_on_device(size_t unit) const {
 /// On the compute stream, whose thread may reach device memory; waits, so that jobs_ is free again.
 void Optimizer::update_on_device(size_t unit, const UpdateScalars& scalars) {
   const StateLayout& layout = parts_.layouts[unit];
-  const auto memory = [&](StateKind kind) { return parts_.residency.of(UnitId{uint32_t(unit)}, kind).memory; };
+  const auto memory = [&](StateKind kind) {
+    return parts_.residency.of(UnitId{uint32_t(unit)}, kind).memory;
+  };
   Stream& compute = parts_.device.compute();
   for (int64_t first = 0; first < layout.tiles(); first += parts_.shape.tiles) {
     const int64_t last = std::min(first + parts_.shape.tiles, layout.tiles());
@@ -220,7 +227,8 @@ void Optimizer::update_on_device(size_t unit, const UpdateScalars& scalars) {
       const StateTile tile =
           layout.tile_view(t, memory(StateKind::weights) + layout.bytes(StateKind::weights, before),
                            memory(StateKind::optimizer) + layout.bytes(StateKind::optimizer, before));
-      add_jobs(unit, tile, memory(StateKind::gradients) + layout.bytes(StateKind::gradients, before), scalars);
+      add_jobs(unit, tile, memory(StateKind::gradients) + layout.bytes(StateKind::gradients, before),
+               scalars);
     }
     compute.enqueue([this] { run_jobs(); });
     parts_.clock.book(WaitCause::optimizer, [&] { compute.synchronize(); });
@@ -248,8 +256,9 @@ void Optimizer::visit(UnitId unit, StateAccess access, const std::function<void(
     std::byte* state = window.kinds[size_t(StateKind::optimizer)].data;
     for (int64_t i = 0; i < window.tiles; ++i) {
       const int64_t before = i * kTileElems;
-      StateTile tile = layout.tile_view(window.first_tile + i, weights + layout.bytes(StateKind::weights, before),
-                                        state + layout.bytes(StateKind::optimizer, before));
+      StateTile tile =
+          layout.tile_view(window.first_tile + i, weights + layout.bytes(StateKind::weights, before),
+                           state + layout.bytes(StateKind::optimizer, before));
       tile.elems = std::min(tile.elems, existing - tile.first);
       if (tile.elems > 0) visit(tile);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer pass over units whose weights, state and gradients live anywhere. A shard is worked on in windows of
-// whole tiles; whatever does not live in host memory is staged in a ring of window buffers, so that the read of the next
-// window, the arithmetic of this one and the write of the last one overlap. State on the device is updated in place on
-// the compute stream. Window sizes never change a result. One thread.
+// The optimizer pass over units whose weights, state and gradients live anywhere. A shard is worked on in
+// windows of whole tiles; whatever does not live in host memory is staged in a ring of window buffers, so
+// that the read of the next window, the arithmetic of this one and the write of the last one overlap. State
+// on the device is updated in place on the compute stream. Window sizes never change a result. One thread.
 #pragma once
 
 #include <array>
@@ -53,13 +53,14 @@ class Optimizer {
   [[nodiscard]] uint64_t adam_ns() const { return adam_ns_; }
 
   /// Bytes of one window buffer for this placement.
-  static uint64_t window_bytes(std::span<const StateLayout> layouts, const Placement& placement, int64_t tiles);
+  static uint64_t window_bytes(std::span<const StateLayout> layouts, const Placement& placement,
+                               int64_t tiles);
 
  private:
-  struct Staged {  // one kind of one window
-    std::byte* data = nullptr;   ///< where the window's bytes are (to be) in host memory
+  struct Staged {               // one kind of one window
+    std::byte* data = nullptr;  ///< where the window's bytes are (to be) in host memory
     nvme::Request request;
-    bool copying = false;        ///< `copied` stands for a copy in flight
+    bool copying = false;  ///< `copied` stands for a copy in flight
     std::unique_ptr<Event> copied;
     std::byte* buffer = nullptr;
   };

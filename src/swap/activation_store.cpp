@@ -31,8 +31,8 @@ ActivationStore::DeviceSlot* ActivationStore::slot_of(uint32_t index) {
   return nullptr;
 }
 
-/// An empty slot, else the least recently used one that nobody uses: checkpoints are used in runs, so that is also the
-/// one needed last.
+/// An empty slot, else the least recently used one that nobody uses: checkpoints are used in runs, so that is
+/// also the one needed last.
 ActivationStore::DeviceSlot& ActivationStore::take_slot(uint32_t index) {
   DeviceSlot* best = nullptr;
   for (DeviceSlot& slot : device_slots_) {
@@ -86,7 +86,8 @@ void ActivationStore::keep(uint32_t index) {
 }
 
 std::byte* ActivationStore::fetch(uint32_t index) {
-  HEADRACE_CHECK(index < parts_.count && checkpoints_[index].kept, "fetch of an activation checkpoint never kept");
+  HEADRACE_CHECK(index < parts_.count && checkpoints_[index].kept,
+                 "fetch of an activation checkpoint never kept");
   if (parts_.place.tier == Tier::device) return parts_.place.memory + offset_of(index);
   DeviceSlot* slot = slot_of(index);
   if (slot) {

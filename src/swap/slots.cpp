@@ -55,7 +55,9 @@ SlotPool::Slot& SlotPool::give_back(size_t slot, Stream& stream, State state) {
   return s;
 }
 
-void SlotPool::give_back_after(size_t slot, Stream& stream) { give_back(slot, stream, State::copying); }
+void SlotPool::give_back_after(size_t slot, Stream& stream) {
+  give_back(slot, stream, State::copying);
+}
 
 void SlotPool::write_back_after(size_t slot, Stream& stream, const Place& to, uint64_t offset, size_t bytes) {
   HEADRACE_CHECK(bytes <= slot_bytes_, "more bytes than a slot has");
@@ -75,7 +77,8 @@ SlotPool::Slot* SlotPool::oldest_given_back() {
   return oldest;
 }
 
-/// The slot's next steps; with `block`, until it is free. A slot whose transfer fails becomes free, then throws.
+/// The slot's next steps; with `block`, until it is free. A slot whose transfer fails becomes free, then
+/// throws.
 void SlotPool::advance(Slot& slot, bool block) {
   if (slot.state == State::copying || slot.state == State::copying_out) {
     if (!block && !slot.copied->reached()) return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned slots between NVMe and the device. A pool is equal pieces of the pinned arena. A slot is taken,
-// filled by its user, and given back together with what must still happen before it is free again: a copy to the
-// device, or a copy from the device followed by a write. Two small pools carry tensors of any size.
+// filled by its user, and given back together with what must still happen before it is free again: a copy to
+// the device, or a copy from the device followed by a write. Two small pools carry tensors of any size.
 //
-// One thread. acquire() blocks only on work that is already enqueued, so it cannot deadlock as long as its user does not
-// hold every slot itself.
+// One thread. acquire() blocks only on work that is already enqueued, so it cannot deadlock as long as its
+// user does not hold every slot itself.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class SlotPool {
   bool try_acquire(size_t& slot);
   /// Free again as soon as the work enqueued on `stream` so far is done.
   void give_back_after(size_t slot, Stream& stream);
-  /// Free again once the work enqueued on `stream` so far is done and the slot's first `bytes` bytes are then written to
-  /// `offset` of the extent.
+  /// Free again once the work enqueued on `stream` so far is done and the slot's first `bytes` bytes are then
+  /// written to `offset` of the extent.
   void write_back_after(size_t slot, Stream& stream, const Place& to, uint64_t offset, size_t bytes);
   /// Moves on whatever can be moved on without waiting.
   void pump();

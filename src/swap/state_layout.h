@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where each number of a shard lies in its three planes, in memory and on NVMe alike:
 //   weights    bf16 hi or fp32, contiguous: what forward and backward read
-//   optimizer  tile after tile, each [lo][m][v] (bf16) or [m][v] (fp32): one sequential read brings a tile's state
-//   gradients  bf16 or fp32, contiguous
-// A shard's length is a multiple of kShardMultiple, so every piece of every plane is whole 4 KiB pages. Pure arithmetic.
+//   optimizer  tile after tile, each [lo][m][v] (bf16) or [m][v] (fp32): one sequential read brings a tile's
+//   state gradients  bf16 or fp32, contiguous
+// A shard's length is a multiple of kShardMultiple, so every piece of every plane is whole 4 KiB pages. Pure
+// arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -39,13 +40,17 @@ class StateLayout {
     if (kind == StateKind::optimizer) return precision_ == DType::bf16 ? 10 : 8;
     return dtype_bytes(precision_);
   }
-  /// Bytes of the elements [0, elems) of a plane; tiles being whole, also the offset of element `elems` when that is a
-  /// multiple of kTileElems.
-  [[nodiscard]] uint64_t bytes(StateKind kind, int64_t elems) const { return uint64_t(elems) * elem_bytes(kind); }
+  /// Bytes of the elements [0, elems) of a plane; tiles being whole, also the offset of element `elems` when
+  /// that is a multiple of kTileElems.
+  [[nodiscard]] uint64_t bytes(StateKind kind, int64_t elems) const {
+    return uint64_t(elems) * elem_bytes(kind);
+  }
   [[nodiscard]] uint64_t bytes(StateKind kind) const { return bytes(kind, elems_); }
 
   [[nodiscard]] int64_t tiles() const { return (elems_ + kTileElems - 1) / kTileElems; }
-  [[nodiscard]] int64_t tile_elems(int64_t tile) const { return std::min(kTileElems, elems_ - tile * kTileElems); }
+  [[nodiscard]] int64_t tile_elems(int64_t tile) const {
+    return std::min(kTileElems, elems_ - tile * kTileElems);
+  }
 
   /// Pointers into one tile, given where its weights and its optimizer state start.
   [[nodiscard]] StateTile tile_view(int64_t tile, std::byte* weights, std::byte* optimizer) const {

@@ -20,7 +20,8 @@ class WaitClock {
       std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
       ~Guard() {
         clock->ns_[size_t(cause)] += uint64_t(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count());
+            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+                .count());
       }
     } guard{this, cause};
     return wait();

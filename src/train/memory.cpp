@@ -5,7 +5,9 @@ namespace headrace {
 namespace {
 
 constexpr size_t kAlignment = 4096;
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer's own device memory: one block of the engine's workspace, carved by one function, so that what is planned
-// is what is used. Tokens and labels of every micro-batch, the loss, boundary gradients, and the model's working memory.
+// The trainer's own device memory: one block of the engine's workspace, carved by one function, so that what
+// is planned is what is used. Tokens and labels of every micro-batch, the loss, boundary gradients, and the
+// model's working memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ namespace headrace {
 
 struct StepShape {
   int64_t micro_batch, seq_len, grad_accum;
-  /// Forward's intermediates of every layer and micro-batch are kept, so that backward need not recompute them.
+  /// Forward's intermediates of every layer and micro-batch are kept, so that backward need not recompute
+  /// them.
   bool keep_saved = false;
 };
 
@@ -25,8 +27,12 @@ class StepMemory {
   void place(std::byte* block) { block_ = block; }
 
   [[nodiscard]] const StepShape& shape() const { return shape_; }
-  [[nodiscard]] int32_t* tokens(int64_t micro_batch) const { return at<int32_t>(tokens_, micro_batch, row_bytes_); }
-  [[nodiscard]] int32_t* labels(int64_t micro_batch) const { return at<int32_t>(labels_, micro_batch, row_bytes_); }
+  [[nodiscard]] int32_t* tokens(int64_t micro_batch) const {
+    return at<int32_t>(tokens_, micro_batch, row_bytes_);
+  }
+  [[nodiscard]] int32_t* labels(int64_t micro_batch) const {
+    return at<int32_t>(labels_, micro_batch, row_bytes_);
+  }
   [[nodiscard]] double* loss_sum() const { return at<double>(loss_, 0, 0); }
   [[nodiscard]] std::byte* boundary_gradient(int64_t micro_batch) const {
     return at<std::byte>(boundary_, micro_batch, boundary_bytes_);

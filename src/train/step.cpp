@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONE STEP. Layer-major: every micro-batch passes a stage before the next stage is gathered, so that weights cross each
-// link twice a step and not twice per micro-batch, and a unit's gradient is summed on the device and leaves once.
+// ONE STEP. Layer-major: every micro-batch passes a stage before the next stage is gathered, so that weights
+// cross each link twice a step and not twice per micro-batch, and a unit's gradient is summed on the device
+// and leaves once.
 //
-//   forward    stage 0 .. L      gather; y = f(x) for every micro-batch, y kept as activation checkpoint; release
-//   turn       stage L+1         gather; loss, its gradient and the head's weight gradient; release
-//   backward   stage L .. 1      gather; recompute from x, dx from dy, weight gradients += ; release, reduce_scatter
+//   forward    stage 0 .. L      gather; y = f(x) for every micro-batch, y kept as activation checkpoint;
+//   release turn       stage L+1         gather; loss, its gradient and the head's weight gradient; release
+//   backward   stage L .. 1      gather; recompute from x, dx from dy, weight gradients += ; release,
+//   reduce_scatter
 //              stage 0           the embedding's gradient; reduce_scatter
 //   update     norm over everything, clip, AdamW on every unit wherever it lives
 #include "train/step.h"
@@ -99,9 +101,10 @@ void loss(const StepContext& c, int64_t micro_batches, int64_t denominator) {
   for (int64_t mb = 0; mb < micro_batches; ++mb) {
     const uint32_t in = input_of(c, head, mb);
     const std::byte* x = activations.fetch(in);
-    c.model.loss(c.engine.compute(), gathered.weights(), gradients ? gradients->all() : none, c.memory.batch(mb), x,
-                 denominator > 0 ? 1.0f / float(denominator) : 0.0f, c.memory.loss_sum(),
-                 gradients ? c.memory.boundary_gradient(mb) : nullptr, c.memory.stage(head, mb));
+    c.model.loss(c.engine.compute(), gathered.weights(), gradients ? gradients->all() : none,
+                 c.memory.batch(mb), x, denominator > 0 ? 1.0f / float(denominator) : 0.0f,
+                 c.memory.loss_sum(), gradients ? c.memory.boundary_gradient(mb) : nullptr,
+                 c.memory.stage(head, mb));
     activations.done(in);
     activations.drop(in);
   }
@@ -147,8 +150,10 @@ GatherOrder::GatherOrder(const Model& model) {
   }
 }
 
-StepOutcome train_step(const StepContext& c, std::span<const Batch> micro_batches, const StepOptions& options) {
-  HEADRACE_CHECK(int64_t(micro_batches.size()) <= c.memory.shape().grad_accum, "more micro-batches than planned");
+StepOutcome train_step(const StepContext& c, std::span<const Batch> micro_batches,
+                       const StepOptions& options) {
+  HEADRACE_CHECK(int64_t(micro_batches.size()) <= c.memory.shape().grad_accum,
+                 "more micro-batches than planned");
   int64_t counted = 0;
   for (const Batch& batch : micro_batches) counted += batch.counted();
   if (counted == 0) return {.loss = 0, .grad_norm = 0, .skipped = true, .counted = 0};
@@ -173,6 +178,22 @@ double evaluate(const StepContext& c, std::span<const Batch> micro_batches) {
   forward(c, count, false);
   loss(c, count, 0);
   return download_loss(c);
+}
+
+void next_token_logits(const StepContext& c, const Batch& batch, int64_t row, float* logits) {
+  ActivationArea& activations = c.engine.activations();
+  const int head = c.model.stages() - 1;
+  const uint32_t in = input_of(c, head, 0);
+  c.engine.expect(c.order.evaluate);
+  upload(c, {&batch, 1});
+  forward(c, 1, false);
+  GatheredStage gathered(c, head);
+  const size_t row_bytes = c.model.activation_bytes(1, 1);
+  c.model.logits(c.engine.compute(), gathered.weights(), 1, activations.fetch(in) + size_t(row) * row_bytes,
+                 logits, c.memory.stage(head, 0));
+  activations.done(in);
+  activations.drop(in);
+  gathered.release();
 }
 
 }  // namespace headrace

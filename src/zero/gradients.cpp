@@ -13,13 +13,15 @@ constexpr size_t kSumsBytes = kTilesPerPiece * sizeof(double);
 
 uint64_t piece_bytes(std::span<const StateLayout> layouts) {
   int64_t elems = 0;
-  for (const StateLayout& layout : layouts) elems = std::max(elems, std::min(layout.elems(), kGradientPieceElems));
+  for (const StateLayout& layout : layouts)
+    elems = std::max(elems, std::min(layout.elems(), kGradientPieceElems));
   return layouts.empty() ? 0 : layouts[0].bytes(StateKind::gradients, elems);
 }
 
 }  // namespace
 
-std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts, std::vector<size_t>& class_of) {
+std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts,
+                                          std::vector<size_t>& class_of) {
   std::vector<uint64_t> classes;
   class_of.clear();
   for (const StateLayout& layout : layouts) {
@@ -40,15 +42,18 @@ uint64_t Gradients::device_bytes(std::span<const StateLayout> layouts, bool stay
   return total;
 }
 
-uint64_t Gradients::host_bytes() { return kNormRecords * kSumsBytes; }
+uint64_t Gradients::host_bytes() {
+  return kNormRecords * kSumsBytes;
+}
 
 Gradients::Gradients(const Parts& parts, Arena& device_memory, Arena& host_memory)
     : parts_(parts), pieces_(kGradientPieces), records_(kNormRecords), handed_over_(parts.layouts.size()) {
   for (uint64_t bytes : accumulator_classes(parts.layouts, class_of_)) {
-    accumulators_.push_back({reinterpret_cast<float*>(device_memory.take(bytes, kPlanAlignment, "gradient accumulator"))});
+    accumulators_.push_back(
+        {reinterpret_cast<float*>(device_memory.take(bytes, kPlanAlignment, "gradient accumulator"))});
   }
-  const bool stays = parts.layouts.empty() ||
-                     parts.residency.of(UnitId{0}, StateKind::gradients).tier == Tier::device;
+  const bool stays =
+      parts.layouts.empty() || parts.residency.of(UnitId{0}, StateKind::gradients).tier == Tier::device;
   for (DevicePiece& piece : pieces_) {
     if (!stays) piece.data = device_memory.take(piece_bytes(parts.layouts), kPlanAlignment, "gradient piece");
     piece.sums = reinterpret_cast<double*>(device_memory.take(kSumsBytes, kPlanAlignment, "gradient norms"));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients from their fp32 accumulators on the device to their owners: rounded once to the gradient format, summed over
-// ranks, and sent to the tier where they wait for the optimizer. On the way each tile's sum of squares is taken from the
-// rounded values, so that the norm is of exactly what the optimizer will use, in an order that no placement changes.
+// Gradients from their fp32 accumulators on the device to their owners: rounded once to the gradient format,
+// summed over ranks, and sent to the tier where they wait for the optimizer. On the way each tile's sum of
+// squares is taken from the rounded values, so that the norm is of exactly what the optimizer will use, in an
+// order that no placement changes.
 //
 // Buffers are of constant size: a unit leaves in pieces of kGradientPieceElems. One thread.
 #pragma once
@@ -18,12 +19,13 @@
 namespace headrace {
 
 constexpr int64_t kGradientPieceElems = 8 * kTileElems;
-constexpr size_t kGradientPieces = 3;      ///< on the device at a time
-constexpr size_t kNormRecords = 256;       ///< pieces whose sums wait on the host
+constexpr size_t kGradientPieces = 3;  ///< on the device at a time
+constexpr size_t kNormRecords = 256;   ///< pieces whose sums wait on the host
 constexpr size_t kTilesPerPiece = size_t(kGradientPieceElems / kTileElems);
 
 /// One accumulator for all units of the same size.
-std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts, std::vector<size_t>& class_of);
+std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts,
+                                          std::vector<size_t>& class_of);
 
 class Gradients {
  public:
@@ -58,7 +60,7 @@ class Gradients {
     size_t unit = kNone;
   };
   struct DevicePiece {
-    std::byte* data = nullptr;      ///< nullptr when gradients stay on the device
+    std::byte* data = nullptr;  ///< nullptr when gradients stay on the device
     double* sums = nullptr;
     std::unique_ptr<Event> rounded, sent;
   };

@@ -14,7 +14,8 @@ std::vector<WeightClass> weight_classes(std::span<const StateLayout> layouts, un
   class_of.clear();
   for (const StateLayout& layout : layouts) {
     const uint64_t bytes = layout.bytes(StateKind::weights);
-    auto found = std::find_if(classes.begin(), classes.end(), [&](const WeightClass& c) { return c.bytes == bytes; });
+    auto found =
+        std::find_if(classes.begin(), classes.end(), [&](const WeightClass& c) { return c.bytes == bytes; });
     if (found == classes.end()) found = classes.insert(classes.end(), WeightClass{bytes, 0});
     found->slots = std::min<size_t>(found->slots + 1, 1 + size_t(prefetch_units));
     class_of.push_back(size_t(found - classes.begin()));
@@ -94,7 +95,8 @@ void Weights::invalidate() {
   }
 }
 
-/// Assigns as many of the next gathers to device slots as the prefetch distance and the slots allow; reads ahead.
+/// Assigns as many of the next gathers to device slots as the prefetch distance and the slots allow; reads
+/// ahead.
 void Weights::pump() {
   if (device_slots_.empty()) return;
   const size_t limit = std::min(order_.size(), position_ + parts_.prefetch_units);
@@ -110,7 +112,8 @@ Weights::DeviceSlot* Weights::slot_of(size_t unit) {
   return nullptr;
 }
 
-/// Position of the next gather of `unit` at or after `from`, the order being cyclic; the maximum when there is none.
+/// Position of the next gather of `unit` at or after `from`, the order being cyclic; the maximum when there
+/// is none.
 size_t Weights::next_use(size_t unit, size_t from) const {
   for (size_t i = 0; i < order_.size(); ++i) {
     if (size_t(order_[(from + i) % order_.size()]) == unit) return from + i;
@@ -128,7 +131,8 @@ Weights::DeviceSlot* Weights::assign(size_t unit, size_t position) {
   for (DeviceSlot& slot : device_slots_) {
     if (slot.weight_class != class_of_[unit] || slot.held) continue;
     if (slot.unit != kNone && slot.reserved_until > position_) continue;
-    const size_t use = slot.unit == kNone ? std::numeric_limits<size_t>::max() : next_use(slot.unit, position + 1);
+    const size_t use =
+        slot.unit == kNone ? std::numeric_limits<size_t>::max() : next_use(slot.unit, position + 1);
     if (!victim || use > victim_use) victim = &slot, victim_use = use;
   }
   if (!victim) return nullptr;
@@ -158,7 +162,8 @@ void Weights::load(size_t unit, DeviceSlot& slot) {
   slot.loaded = true;
 }
 
-/// Reads run in assignment order and this unit is the oldest assigned one that is not loaded, so its pieces come first.
+/// Reads run in assignment order and this unit is the oldest assigned one that is not loaded, so its pieces
+/// come first.
 void Weights::load_from_nvme(size_t unit, DeviceSlot& slot) {
   uint64_t left = parts_.layouts[unit].bytes(StateKind::weights);
   while (left > 0) {
@@ -183,7 +188,8 @@ bool Weights::submit_next_piece(bool block) {
   const Place& place = parts_.residency.of(UnitId{uint32_t(unit)}, StateKind::weights);
   const uint64_t total = parts_.layouts[unit].bytes(StateKind::weights);
   const auto bytes = size_t(std::min<uint64_t>(parts_.slots->slot_bytes(), total - reading_offset_));
-  const nvme::Request request = place.store->read(place.extent, reading_offset_, {parts_.slots->data(slot), bytes});
+  const nvme::Request request =
+      place.store->read(place.extent, reading_offset_, {parts_.slots->data(slot), bytes});
   pieces_[(piece_first_ + piece_count_++) % pieces_.size()] = {unit, reading_offset_, bytes, slot, request};
   reading_offset_ += bytes;
   if (reading_offset_ == total) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather and release: a unit's full weights in device memory, brought from wherever its shard lives, ahead of need.
+// gather and release: a unit's full weights in device memory, brought from wherever its shard lives, ahead of
+// need.
 //
-// Weights that live on the device are simply there. Otherwise units of equal size share a few device slots. The declared
-// order decides: units are assigned to slots up to `prefetch_units` gathers ahead, and the slot whose unit is needed
-// farthest in the future is taken (Belady), so what still lies in a slot is never fetched again. From NVMe, pieces are
-// read into pinned slots ahead of time and copied to the device, in program order, when the gather is reached. The
-// calling thread runs ahead of the compute stream, so copies overlap compute. One thread.
+// Weights that live on the device are simply there. Otherwise units of equal size share a few device slots.
+// The declared order decides: units are assigned to slots up to `prefetch_units` gathers ahead, and the slot
+// whose unit is needed farthest in the future is taken (Belady), so what still lies in a slot is never
+// fetched again. From NVMe, pieces are read into pinned slots ahead of time and copied to the device, in
+// program order, when the gather is reached. The calling thread runs ahead of the compute stream, so copies
+// overlap compute. One thread.
 #pragma once
 
 #include <memory>
@@ -55,8 +57,8 @@ class Weights {
     std::byte* data;
     size_t weight_class;
     size_t unit = kNone;
-    bool loaded = false;      ///< its copy is enqueued (or the slot is still to be filled)
-    bool held = false;        ///< between gather and release
+    bool loaded = false;        ///< its copy is enqueued (or the slot is still to be filled)
+    bool held = false;          ///< between gather and release
     size_t reserved_until = 0;  ///< position + 1 of the last assigned gather
     std::unique_ptr<Event> ready, released;
   };
@@ -81,8 +83,8 @@ class Weights {
   std::vector<size_t> class_of_;
   std::vector<DeviceSlot> device_slots_;
   std::span<const UnitId> order_;
-  size_t position_ = 0;       ///< gathers done
-  size_t assigned_ = 0;       ///< positions assigned to device slots
+  size_t position_ = 0;  ///< gathers done
+  size_t assigned_ = 0;  ///< positions assigned to device slots
   // Reads run in order of assignment; `reading_` is the ring of units still to be read.
   std::vector<size_t> reading_;
   size_t reading_first_ = 0, reading_count_ = 0;

@@ -99,7 +99,7 @@ TEST_P(StoreConformance, FiftyMillionBytesComeBack) {
 
 TEST_P(StoreConformance, AnExtentLargerThanAnyBufferPassesThroughTwoInAnyOrder) {
   constexpr size_t kPieces = 64;
-  ExtentStore store = make_store();
+  ExtentStore store = make_store(kMiB);
   const ExtentId id = store.create("large", kPieces * kMiB);
   const std::array<Buffer, 2> buffers = {Buffer(kMiB), Buffer(kMiB)};
   std::array<Request, 2> requests{};

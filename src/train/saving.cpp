@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/saving.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+/// Puts fp32 values into a tile's master, whatever its format.
+void set_master(const StateTile& tile, int64_t at, std::span<const float> values, DType precision) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t element = size_t(at) + i;
+    if (precision == DType::f32) {
+      reinterpret_cast<float*>(tile.weights)[element] = values[i];
+    } else {
+      const SplitMaster split = split_master(values[i]);
+      reinterpret_cast<bf16*>(tile.weights)[element] = split.hi;
+      tile.lo[element] = split.lo;
+    }
+  }
+}
+
+}  // namespace
+
+std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
+                     const std::string& config_toml) {
+  SavedRunWriter writer(dir, state, precision, config_toml);
+  for (uint32_t i = 0; i < engine.units().size(); ++i) {
+    writer.begin_unit(engine.units()[i], engine.layout(UnitId{i}));
+    engine.visit_state(UnitId{i}, StateAccess::read, [&](const StateTile& tile) { writer.add_tile(tile); });
+    writer.end_unit();
+  }
+  return writer.finish();
+}
+
+void load_run(Engine& engine, const SavedRun& run, DType precision) {
+  run.check_matches(engine.units(), precision);
+  for (uint32_t i = 0; i < engine.units().size(); ++i) {
+    const std::string& name = engine.units()[i].name;
+    engine.visit_state(UnitId{i}, StateAccess::overwrite,
+                       [&](const StateTile& tile) { run.read_tile(name, tile); });
+  }
+}
+
+void initialize_run(Engine& engine, const Model& model, uint64_t seed, DType precision) {
+  std::vector<float> values;
+  for (uint32_t i = 0; i < engine.units().size(); ++i) {
+    const UnitId unit{i};
+    engine.visit_state(unit, StateAccess::overwrite, [&](const StateTile& tile) {
+      const auto& segments = engine.layout(unit).segments;
+      for (size_t s = 0; s < segments.size(); ++s) {
+        const int64_t begin = std::max(tile.first, segments[s].offset);
+        const int64_t end = std::min(tile.first + tile.elems, segments[s].offset + segments[s].elems);
+        if (begin >= end) continue;
+        values.resize(size_t(end - begin));
+        model.initialize(unit, s, seed, begin - segments[s].offset, values);
+        set_master(tile, begin - tile.first, values, precision);
+      }
+    });
+  }
+}
+
+}  // namespace headrace

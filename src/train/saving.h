@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine state to and from saved runs, tile by tile, whatever tier it lives on.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/saved_run.h"
+#include "headrace/engine.h"
+#include "model/model.h"
+
+namespace headrace {
+
+/// Writes every unit of the engine; returns the folder of the finished saved run.
+std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
+                     const std::string& config_toml);
+/// Fills every unit of the engine from `run`, which must match.
+void load_run(Engine& engine, const SavedRun& run, DType precision);
+/// Fills every unit with its initial weights and zero moments.
+void initialize_run(Engine& engine, const Model& model, uint64_t seed, DType precision);
+
+}  // namespace headrace
