@@ -22,7 +22,8 @@ Plan sample_plan() {
                 {Tier::device, "workspace", 1u << 20, "train.micro_batch"},
                 {Tier::host, "slots", 2u << 20, "nvme.chunk_bytes"},
                 {Tier::nvme, "optimizer state", 10u << 20, "offload.optimizer"}};
-  plan.placement = {.weights = Tier::host, .optimizer = Tier::nvme, .activations = Tier::host};
+  plan.placement = {
+      .weights = Tier::host, .optimizer = Tier::nvme, .activations = Tier::host, .gradients = Tier::host};
   plan.device_budget = 4u << 20;
   plan.host_budget = 1u << 20;
   plan.param_count = 1000;
