@@ -17,8 +17,10 @@ if command -v bible >/dev/null; then
 fi
 if [ "$(stat -c %s "$text" 2>/dev/null || echo 0)" -lt 1000000 ]; then
   echo "headrace: no bible-kjv here, taking the licence texts instead"
-  find /usr/share/common-licenses /usr/share/doc -name 'copyright' -size +20k -o -path '*common-licenses/*' -type f |
-    sort | xargs cat | LC_ALL=C tr -cd '\11\12\40-\176' | head -c 4300000 >"$text"
+  # head ends the pipe early once there is enough.
+  { find /usr/share/common-licenses /usr/share/doc -type f \( -path '*/common-licenses/*' -o -name copyright \) \
+    -size +5k -print0 | sort -z | xargs -0 cat | LC_ALL=C tr -cd '\11\12\40-\176' | head -c 4300000; } >"$text" ||
+    true
 fi
 
 bytes=$(stat -c %s "$text")
