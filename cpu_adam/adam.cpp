@@ -26,10 +26,6 @@ const IsaKernels& kernels_of(Isa isa) {
   return kScalarKernels;
 }
 
-Gradient advanced(Gradient grad, size_t elems) {
-  return {static_cast<const std::byte*>(grad.data) + elems * dtype_bytes(grad.dtype), grad.dtype};
-}
-
 /// Pairs at distance 8, 4, 2, 1: the order is part of the contract of sum_squares().
 double fold(double* lanes) {
   for (size_t half = kSquareLanes / 2; half > 0; half /= 2) {
@@ -72,8 +68,8 @@ Isa choose_isa(const char* wanted) {
     usable += (usable.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
   throw ConfigError("HEADRACE_ISA", "\"" + std::string(name) +
-                                        "\" is not an instruction set this machine can " +
-                                        "run; unset it or use one of: " + usable);
+                                        "\" is not an instruction set that this machine runs; " +
+                                        "unset it or use one of: " + usable);
 }
 
 Isa active_isa() {
@@ -128,7 +124,7 @@ SumSquares sum_squares(Isa isa, Gradient grad, size_t count) {
   double sum = 0;
   for (size_t begin = 0; begin < count; begin += kTileElems) {
     double lanes[kSquareLanes];
-    kernels.square_lanes(advanced(grad, begin), std::min(kTileElems, count - begin), lanes);
+    kernels.square_lanes(grad.from(begin), std::min(kTileElems, count - begin), lanes);
     sum += fold(lanes);
   }
   // Squares of finite fp32 numbers stay below 2^256, so only a non-finite element can reach infinity or NaN.

@@ -7,6 +7,7 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "headrace/adam.h"
 #include "headrace/error.h"
@@ -35,10 +36,6 @@ struct Workers::Impl {
 };
 
 namespace {
-
-Gradient part_of(Gradient grad, size_t begin) {
-  return {static_cast<const std::byte*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
-}
 
 int usable(int threads) {
   HEADRACE_CHECK(threads >= 0, "a number of threads is not negative");
@@ -76,7 +73,7 @@ void Workers::adamw(std::span<float> w, std::span<float> m, std::span<float> v, 
   HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");
   impl_->spread(w.size(), [&](size_t begin, size_t end) {
     const size_t n = end - begin;
-    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), part_of(grad, begin), s);
+    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), grad.from(begin), s);
   });
 }
 
@@ -87,8 +84,25 @@ void Workers::adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float>
   impl_->spread(hi.size(), [&](size_t begin, size_t end) {
     const size_t n = end - begin;
     adam::adamw(hi.subspan(begin, n), lo.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n),
-                part_of(grad, begin), s);
+                grad.from(begin), s);
   });
+}
+
+SumSquares Workers::sum_squares(Gradient grad, size_t count) {
+  constexpr size_t kTiles = 256;  // their sums fit the stack: 2 KiB for 16 Mi elements
+  double sum = 0;
+  for (size_t first = 0; first < count; first += kTiles * kTileElems) {
+    const size_t batch = std::min(count - first, kTiles * kTileElems);
+    double tile_sums[kTiles];
+    impl_->spread(batch, [&](size_t begin, size_t end) {
+      for (size_t at = begin; at < end; at += kTileElems) {
+        const size_t elems = std::min(kTileElems, end - at);
+        tile_sums[at / kTileElems] = adam::sum_squares(grad.from(first + at), elems).sum;
+      }
+    });
+    for (size_t at = 0; at < batch; at += kTileElems) sum += tile_sums[at / kTileElems];
+  }
+  return {.sum = sum, .finite = std::isfinite(sum)};
 }
 
 }  // namespace headrace::adam

@@ -71,6 +71,11 @@ StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale);
 struct Gradient {
   const void* data;
   DType dtype;
+
+  /// The same gradient from element `index` on.
+  Gradient from(size_t index) const {
+    return {static_cast<const std::byte*>(data) + index * dtype_bytes(dtype), dtype};
+  }
 };
 
 /// fp32 weights. All spans have w.size() elements; no alignment beyond the element's own is needed.
@@ -88,6 +93,25 @@ void adamw(Isa isa, std::span<bf16> hi, std::span<uint16_t> lo, std::span<float>
 
 /// Elements a worker takes at a time: below this, streams are too short for the hardware prefetcher.
 constexpr size_t kTileElems = 64 * 1024;
+
+/// `finite` is false when any element is NaN or infinite, and then `sum` is too.
+struct SumSquares {
+  double sum;
+  bool finite;
+};
+
+/// Sum of squares of a gradient in double, by one fixed association on every machine: in each tile of
+/// kTileElems from the start of the span, element i is added to lane i % 16 in order, the 16 lanes are folded
+/// in halves (k with k + 8, + 4, + 2, + 1), and the tiles are added in order. Squares are exact in double. A
+/// span that is cut at multiples of kTileElems can be summed in parts whose single tiles are then added in
+/// order.
+SumSquares sum_squares(Gradient grad, size_t count);
+SumSquares sum_squares(Isa isa, Gradient grad, size_t count);
+
+/// Factor that brings a gradient of this norm down to max_norm: 1 when it is not above it or max_norm is 0
+/// (off). For finite norms: whether a step with a non-finite norm is skipped is decided before, by
+/// SumSquares::finite.
+double clip_coefficient(double norm, double max_norm);
 
 /// Threads that update one span together; the optimizer owns one and calls it for each window. Every thread
 /// takes one contiguous run of whole tiles, and the bits are those of a single call whatever the number of
@@ -111,29 +135,12 @@ class Workers {
   void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
   void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
              Gradient grad, const StepScalars& s);
+  /// The value of the free function, bit for bit.
+  SumSquares sum_squares(Gradient grad, size_t count);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// `finite` is false when any element is NaN or infinite, and then `sum` is too.
-struct SumSquares {
-  double sum;
-  bool finite;
-};
-
-/// Sum of squares of a gradient in double, by one fixed association on every machine: in each tile of
-/// kTileElems from the start of the span, element i is added to lane i % 16 in order, the 16 lanes are folded
-/// in halves (k with k + 8, + 4, + 2, + 1), and the tiles are added in order. Squares are exact in double. A
-/// span that is cut at multiples of kTileElems can be summed in parts whose single tiles are then added in
-/// order.
-SumSquares sum_squares(Gradient grad, size_t count);
-SumSquares sum_squares(Isa isa, Gradient grad, size_t count);
-
-/// Factor that brings a gradient of this norm down to max_norm: 1 when it is not above it or max_norm is 0
-/// (off). For finite norms: whether a step with a non-finite norm is skipped is decided before, by
-/// SumSquares::finite.
-double clip_coefficient(double norm, double max_norm);
 
 }  // namespace headrace::adam

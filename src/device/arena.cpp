@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstdint>
+#include <utility>
 
 #include "device/device.h"
 #include "headrace/error.h"

@@ -3,8 +3,7 @@
 // all of this on the CPU: an arena of the configured size stands for device memory, streams are threads,
 // copies are copies. Used by swap, zero, optim and engine. Knows nothing of units or training.
 //
-// A device outlives its events and whatever uses its streams; destroying it finishes the work enqueued so
-// far.
+// A device outlives its events and whatever uses its streams; destroying it finishes the enqueued work.
 #pragma once
 
 #include <cstddef>
@@ -62,8 +61,7 @@ class Device {
   virtual Arena& memory() = 0;
   /// Makes host memory fast to copy from (cudaHostRegister); nothing to do on the host device.
   virtual void pin(std::span<std::byte> host_memory) = 0;
-  /// What the copy streams moved so far: Link::h2d and Link::d2h; the other links do not end here and read
-  /// zero.
+  /// What the copy streams moved so far (Link::h2d and Link::d2h); the other links do not end here: zero.
   [[nodiscard]] virtual LinkStats link_stats(Link link) const = 0;
 };
 

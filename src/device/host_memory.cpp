@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <limits>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -42,7 +44,7 @@ void touch(std::byte* begin, size_t bytes) {
   for (size_t at = 0; at < bytes; at += page) *const_cast<volatile std::byte*>(begin + at) = std::byte{0};
 }
 
-/// The kernel zeroes pages at about 4 GB/s a core, so large regions are cut over a few threads.
+/// Touching is zeroing, done by the kernel on the core that asks: large regions are cut over some threads.
 void touch_in_parallel(std::byte* begin, size_t bytes) {
   constexpr size_t kPerThread = size_t(64) << 20;
   constexpr size_t kMaxThreads = 8;

@@ -9,12 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "device/device.h"
-#include "headrace/error.h"
 
 namespace headrace {
 

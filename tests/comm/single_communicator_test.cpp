@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator_conformance.h"
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {

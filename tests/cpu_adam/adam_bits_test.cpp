@@ -88,7 +88,7 @@ std::span<T> cut(std::vector<T>& values, size_t begin, size_t count) {
 enum class Layout { fp32, split };
 
 void run_part(Isa isa, Layout layout, State& s, Gradient grad, size_t begin, size_t count) {
-  const Gradient part{static_cast<const char*>(grad.data) + begin * dtype_bytes(grad.dtype), grad.dtype};
+  const Gradient part = grad.from(begin);
   if (layout == Layout::fp32) {
     adamw(isa, cut(s.w, begin, count), cut(s.m, begin, count), cut(s.v, begin, count), part, kScalars);
   } else {
@@ -226,6 +226,22 @@ TEST_F(WorkersTest, GiveTheBitsOfOneCallForAnyNumberOfThreads) {
       }
     });
   }
+}
+
+// 260 tiles and a piece are more than one batch of tile sums.
+TEST_F(WorkersTest, SumSquaresLikeOneThread) {
+  Random random(42);
+  std::vector<bf16> grad(260 * kTileElems + 5);
+  for (bf16& g : grad) g = to_bf16(float(random.uniform(-1, 1)));
+  for (const size_t count : {size_t{0}, size_t{1}, kTileElems, 2 * kTileElems + 1, grad.size()}) {
+    const SumSquares expected = sum_squares(Isa::scalar, gradient_of(grad), count);
+    for (const int threads : {1, 2, 3, 7}) {
+      EXPECT_EQ(Workers(threads).sum_squares(gradient_of(grad), count).sum, expected.sum) << count;
+    }
+  }
+  grad.back() = to_bf16(std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(Workers(3).sum_squares(gradient_of(grad), grad.size()).finite);
+  EXPECT_TRUE(Workers(3).sum_squares(gradient_of(grad), grad.size() - 1).finite);
 }
 
 TEST_F(WorkersTest, HaveTheThreadsAskedForUpToTheLimitOfTheProcess) {

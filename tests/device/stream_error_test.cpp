@@ -2,8 +2,9 @@
 // An exception in a task: who hears of it, and that nobody hangs.
 #include <gtest/gtest.h>
 
-#include <stdexcept>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "device/host_stream.h"
 #include "gate.h"
@@ -114,6 +115,7 @@ TEST(StreamError, AFailedStreamStillWaitsForOthers) {
   EXPECT_EQ(error_of([&] { failed.synchronize(); }), "bad");
   failed.wait(event);
   failed.record(end);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for a wrong stream to go on
   EXPECT_FALSE(end.reached());
   gate.open();
   EXPECT_EQ(error_of([&] { end.synchronize(); }), "bad");

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three products of a linear layer, in terms of gemm, and the bias gradient.
+#include "kernels/host/host_kernels.h"
+#include "kernels/host/isa.h"
+#include "kernels/host/ranges.h"
+
+namespace headrace::kernels::host {
+namespace {
+
+Gemm forward_product(const Linear& l, const void* x, const void* weight, const void* bias, void* y) {
+  return {.m = l.rows,
+          .n = l.out_features,
+          .k = l.in_features,
+          .a = x,
+          .lda = l.in_features,
+          .trans_a = false,
+          .b = weight,
+          .ldb = l.in_features,
+          .trans_b = true,
+          .in = l.dtype,
+          .c = y,
+          .ldc = l.out_features,
+          .out = l.dtype,
+          .accumulate = false,
+          .bias = bias};
+}
+
+Gemm backward_input_product(const Linear& l, const void* dy, const void* weight, void* dx) {
+  return {.m = l.rows,
+          .n = l.in_features,
+          .k = l.out_features,
+          .a = dy,
+          .lda = l.out_features,
+          .trans_a = false,
+          .b = weight,
+          .ldb = l.in_features,
+          .trans_b = false,
+          .in = l.dtype,
+          .c = dx,
+          .ldc = l.in_features,
+          .out = l.dtype,
+          .accumulate = false,
+          .bias = nullptr};
+}
+
+Gemm backward_weight_product(const Linear& l, const void* dy, const void* x, float* dweight) {
+  return {.m = l.out_features,
+          .n = l.in_features,
+          .k = l.rows,
+          .a = dy,
+          .lda = l.out_features,
+          .trans_a = true,
+          .b = x,
+          .ldb = l.in_features,
+          .trans_b = false,
+          .in = l.dtype,
+          .c = dweight,
+          .ldc = l.in_features,
+          .out = DType::f32,
+          .accumulate = true,
+          .bias = nullptr};
+}
+
+/// sum[cols] += rows of x, in ascending order.
+void add_rows(int64_t rows, int64_t cols, DType dtype, const void* x, float* sum) {
+  const auto accumulate = isa_kernels().accumulate[size_t(dtype)];
+  parallel_ranges(cols, kTurnColumns, [=](int64_t column, int64_t count) {
+    for (int64_t row = 0; row < rows; ++row) {
+      accumulate(count, element(x, row * cols + column, dtype), sum + column);
+    }
+  });
+}
+
+}  // namespace
+
+void linear_forward(const Linear& l, const void* x, const void* weight, const void* bias, void* y,
+                    Scratch scratch) {
+  gemm(forward_product(l, x, weight, bias, y), scratch);
+}
+
+void linear_backward_input(const Linear& l, const void* dy, const void* weight, void* dx, Scratch scratch) {
+  gemm(backward_input_product(l, dy, weight, dx), scratch);
+}
+
+void linear_backward_weight(const Linear& l, const void* dy, const void* x, float* dweight, float* dbias,
+                            Scratch scratch) {
+  gemm(backward_weight_product(l, dy, x, dweight), scratch);
+  if (dbias) add_rows(l.rows, l.out_features, l.dtype, dy, dbias);
+}
+
+size_t linear_scratch_bytes(const Linear& l) {
+  return std::max({gemm_scratch_bytes(forward_product(l, nullptr, nullptr, nullptr, nullptr)),
+                   gemm_scratch_bytes(backward_input_product(l, nullptr, nullptr, nullptr)),
+                   gemm_scratch_bytes(backward_weight_product(l, nullptr, nullptr, nullptr))});
+}
+
+}  // namespace headrace::kernels::host

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention of one head, tile by tile (Dao, "FlashAttention-2", 2023): forward with a running softmax,
+// backward by making the scores again from the stored logsumexp (see vec.h for how this is compiled).
+// Keys and values of the whole sequence are kept in fp32 in the work area; queries pass through one tile at a
+// time.
+#pragma once
+
+#include "kernels/host/simd/matmul.h"
+
+namespace headrace::kernels::host::HEADRACE_ISA {
+
+constexpr int64_t kTile = kAttentionTile;
+
+HEADRACE_INLINE int64_t rows_in_tile(int64_t seq, int64_t tile) {
+  const int64_t left = seq - tile * kTile;
+  return left < kTile ? left : kTile;
+}
+/// Rows of queries to compute: what is padded is not worth a whole tile.
+HEADRACE_INLINE int64_t padded_rows(int64_t rows) {
+  return (rows + 7) / 8 * 8;
+}
+
+template <class T>
+HEADRACE_INLINE const T* row_at(const void* base, int64_t row, int64_t stride) {
+  return static_cast<const T*>(base) + row * stride;
+}
+template <class T>
+HEADRACE_INLINE T* row_at(void* base, int64_t row, int64_t stride) {
+  return static_cast<T*>(base) + row * stride;
+}
+
+/// Sets what a query may not see in a tile on the diagonal: column > row.
+HEADRACE_INLINE void mask_diagonal(float* scores, int64_t rows, float value) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = r + 1; c < kTile; ++c) scores[r * kTile + c] = value;
+  }
+}
+
+/// Running maximum and denominator of every query of a tile.
+struct Softmax {
+  float max[kTile];
+  float sum[kTile];
+};
+
+/// scores -> exp(scores - new maximum); rescales what was summed under the old maximum.
+HEADRACE_INLINE void softmax_tile(Softmax& state, float* scores, int64_t rows, float* out, int64_t padded) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* s = scores + r * kTile;
+    Vec highest = load(s);
+    for (int64_t c = kLanes; c < kTile; c += kLanes) highest = vmax(load(s + c), highest);
+    const float before = state.max[r];
+    const float in_tile = horizontal_max(highest);
+    const float after = in_tile > before ? in_tile : before;
+    Vec sum{};
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      const Vec e = exp(load(s + c) - after);
+      store(s + c, e);
+      sum += e;
+    }
+    state.max[r] = after;
+    if (after == before) {
+      state.sum[r] += horizontal_sum(sum);
+      continue;
+    }
+    const float factor = __builtin_expf(before - after);  // 0 for the first tile
+    state.sum[r] = state.sum[r] * factor + horizontal_sum(sum);
+    for (int64_t i = 0; i < padded; i += kLanes)
+      store(out + r * padded + i, load(out + r * padded + i) * factor);
+  }
+}
+
+HEADRACE_INLINE void clear(float* p, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) store(p + i, Vec{});
+}
+
+template <class T>
+void attention_forward(const AttentionHead& a) {
+  const int64_t padded = attention_padded(a.head_dim);
+  const int64_t tiles = (a.seq + kTile - 1) / kTile;
+  const int64_t tile_floats = kTile * padded;
+  float* keys = a.work;                         // [tiles][padded][kTile], transposed
+  float* values = keys + tiles * tile_floats;   // [tiles][kTile][padded]
+  float* query = values + tiles * tile_floats;  // [kTile][padded]
+  float* sum = query + tile_floats;             // [kTile][padded]
+  float* scores = sum + tile_floats;            // [kTile][kTile]
+  for (int64_t j = 0; j < tiles; ++j) {
+    const int64_t rows = rows_in_tile(a.seq, j);
+    load_tile<T>(rows, a.head_dim, row_at<T>(a.k, j * kTile, a.qkv_stride), a.qkv_stride, 1.0f, query);
+    transpose(kTile, padded, query, padded, keys + j * tile_floats, kTile);
+    load_tile<T>(rows, a.head_dim, row_at<T>(a.v, j * kTile, a.qkv_stride), a.qkv_stride, 1.0f,
+                 values + j * tile_floats);
+  }
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t rows = rows_in_tile(a.seq, i);
+    const int64_t computed = padded_rows(rows);
+    load_tile<T>(rows, a.head_dim, row_at<T>(a.q, i * kTile, a.qkv_stride), a.qkv_stride, a.scale, query);
+    clear(sum, tile_floats);
+    Softmax state;
+    for (int64_t r = 0; r < kTile; ++r) {
+      state.max[r] = -__builtin_inff();
+      state.sum[r] = 0.0f;
+    }
+    for (int64_t j = 0; j <= i; ++j) {
+      multiply(computed, kTile, padded, {query, padded, 1}, keys + j * tile_floats, kTile, scores, kTile,
+               false);
+      if (j == i) mask_diagonal(scores, computed, -__builtin_inff());
+      softmax_tile(state, scores, computed, sum, padded);
+      multiply(computed, padded, kTile, {scores, kTile, 1}, values + j * tile_floats, padded, sum, padded,
+               true);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      store_tile<T>(1, a.head_dim, sum + r * padded, 1.0f / state.sum[r],
+                    row_at<T>(a.out, i * kTile + r, a.out_stride), a.out_stride);
+      a.lse[i * kTile + r] = state.max[r] + __builtin_logf(state.sum[r]);
+    }
+  }
+}
+
+/// What the backward pass keeps of one kv head for the whole sequence, and its tiles in flight.
+struct BackwardWork {
+  float *keys, *keys_t, *values_t, *dkeys, *dvalues;  // [tiles] tiles
+  float *query, *dout, *dquery;                       // [kTile][padded]
+  float *probs, *dscores;                             // [kTile][kTile]
+};
+
+HEADRACE_INLINE BackwardWork carve_backward(float* work, int64_t tiles, int64_t tile_floats) {
+  BackwardWork w;
+  w.keys = work;
+  w.keys_t = w.keys + tiles * tile_floats;
+  w.values_t = w.keys_t + tiles * tile_floats;
+  w.dkeys = w.values_t + tiles * tile_floats;
+  w.dvalues = w.dkeys + tiles * tile_floats;
+  w.query = w.dvalues + tiles * tile_floats;
+  w.dout = w.query + tile_floats;
+  w.dquery = w.dout + tile_floats;
+  w.probs = w.dquery + tile_floats;
+  w.dscores = w.probs + kTile * kTile;
+  return w;
+}
+
+/// probs = exp(scores - lse); dscores = probs (dprobs - delta), where delta = sum of dout * out.
+HEADRACE_INLINE void softmax_backward_tile(const float* lse, const float* delta, float* probs, float* dscores,
+                                           int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      const Vec p = exp(load(probs + r * kTile + c) - lse[r]);
+      store(probs + r * kTile + c, p);
+      store(dscores + r * kTile + c, p * (load(dscores + r * kTile + c) - delta[r]));
+    }
+  }
+}
+
+/// One tile of queries of one head against all tiles of keys before it.
+template <class T>
+HEADRACE_INLINE void backward_queries(const AttentionHead& a, const BackwardWork& w, int64_t head,
+                                      int64_t i) {
+  const int64_t padded = attention_padded(a.head_dim);
+  const int64_t tile_floats = kTile * padded;
+  const int64_t rows = rows_in_tile(a.seq, i);
+  const int64_t computed = padded_rows(rows);
+  const int64_t column = head * a.head_dim;
+  const T* out = row_at<T>(a.out, i * kTile, a.out_stride) + column;
+  const T* dout = row_at<T>(a.dout, i * kTile, a.out_stride) + column;
+  load_tile<T>(rows, a.head_dim, row_at<T>(a.q, i * kTile, a.qkv_stride) + column, a.qkv_stride, a.scale,
+               w.query);
+  load_tile<T>(rows, a.head_dim, dout, a.out_stride, 1.0f, w.dout);
+  float lse[kTile], delta[kTile];
+  for (int64_t r = 0; r < kTile; ++r) {
+    // A padded row has probability 0 everywhere.
+    lse[r] = r < rows ? a.lse[head * a.seq + i * kTile + r] : __builtin_inff();
+    Vec sum{};
+    if (r < rows) {
+      for_vectors(a.head_dim, [&](int64_t c, auto lanes) {
+        sum += load(out + r * a.out_stride + c, lanes) * load(w.dout + r * padded + c, lanes);
+      });
+    }
+    delta[r] = horizontal_sum(sum);
+  }
+  clear(w.dquery, tile_floats);
+  for (int64_t j = 0; j <= i; ++j) {
+    const int64_t at = j * tile_floats;
+    multiply(computed, kTile, padded, {w.query, padded, 1}, w.keys_t + at, kTile, w.probs, kTile, false);
+    multiply(computed, kTile, padded, {w.dout, padded, 1}, w.values_t + at, kTile, w.dscores, kTile, false);
+    if (j == i) mask_diagonal(w.probs, computed, -__builtin_inff());
+    softmax_backward_tile(lse, delta, w.probs, w.dscores, computed);
+    multiply(kTile, padded, computed, {w.probs, 1, kTile}, w.dout, padded, w.dvalues + at, padded, true);
+    multiply(kTile, padded, computed, {w.dscores, 1, kTile}, w.query, padded, w.dkeys + at, padded, true);
+    multiply(computed, padded, kTile, {w.dscores, kTile, 1}, w.keys + at, padded, w.dquery, padded, true);
+  }
+  store_tile<T>(rows, a.head_dim, w.dquery, a.scale, row_at<T>(a.dq, i * kTile, a.qkv_stride) + column,
+                a.qkv_stride);
+}
+
+template <class T>
+void attention_backward(const AttentionHead& a) {
+  const int64_t padded = attention_padded(a.head_dim);
+  const int64_t tiles = (a.seq + kTile - 1) / kTile;
+  const int64_t tile_floats = kTile * padded;
+  const BackwardWork w = carve_backward(a.work, tiles, tile_floats);
+  for (int64_t j = 0; j < tiles; ++j) {
+    const int64_t rows = rows_in_tile(a.seq, j);
+    float* keys = w.keys + j * tile_floats;
+    load_tile<T>(rows, a.head_dim, row_at<T>(a.k, j * kTile, a.qkv_stride), a.qkv_stride, 1.0f, keys);
+    transpose(kTile, padded, keys, padded, w.keys_t + j * tile_floats, kTile);
+    load_tile<T>(rows, a.head_dim, row_at<T>(a.v, j * kTile, a.qkv_stride), a.qkv_stride, 1.0f, w.query);
+    transpose(kTile, padded, w.query, padded, w.values_t + j * tile_floats, kTile);
+  }
+  clear(w.dkeys, tiles * tile_floats);
+  clear(w.dvalues, tiles * tile_floats);
+  for (int64_t head = 0; head < a.group; ++head) {
+    for (int64_t i = 0; i < tiles; ++i) backward_queries<T>(a, w, head, i);
+  }
+  for (int64_t j = 0; j < tiles; ++j) {
+    const int64_t rows = rows_in_tile(a.seq, j);
+    // dkeys was summed against queries that carry the scale already.
+    store_tile<T>(rows, a.head_dim, w.dkeys + j * tile_floats, 1.0f, row_at<T>(a.dk, j * kTile, a.qkv_stride),
+                  a.qkv_stride);
+    store_tile<T>(rows, a.head_dim, w.dvalues + j * tile_floats, 1.0f,
+                  row_at<T>(a.dv, j * kTile, a.qkv_stride), a.qkv_stride);
+  }
+}
+
+}  // namespace headrace::kernels::host::HEADRACE_ISA

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vector of kLanes floats in GCC's vector extensions, its loads and stores in fp32 and bf16, and exp.
+// Included by the files isa_*.cpp only, which define HEADRACE_ISA (the namespace) and HEADRACE_LANES: every
+// function here and in its sister headers exists once per instruction set. No standard headers with inline
+// functions: the linker could pick a copy that was compiled for a CPU we are not on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/isa.h"
+
+#define HEADRACE_INLINE inline __attribute__((always_inline))
+
+namespace headrace::kernels::host::HEADRACE_ISA {
+
+constexpr int64_t kLanes = HEADRACE_LANES;
+typedef float Vec __attribute__((vector_size(4 * HEADRACE_LANES)));
+typedef int32_t VecI __attribute__((vector_size(4 * HEADRACE_LANES)));
+typedef uint32_t VecU __attribute__((vector_size(4 * HEADRACE_LANES)));
+typedef uint16_t VecH __attribute__((vector_size(2 * HEADRACE_LANES)));
+typedef float VecMemory __attribute__((vector_size(4 * HEADRACE_LANES), aligned(4), may_alias));
+typedef uint16_t VecHMemory __attribute__((vector_size(2 * HEADRACE_LANES), aligned(2), may_alias));
+
+HEADRACE_INLINE Vec splat(float x) {
+  return Vec{} + x;
+}
+HEADRACE_INLINE Vec vmax(Vec a, Vec b) {
+  return a > b ? a : b;
+}
+
+HEADRACE_INLINE Vec load(const float* p) {
+  return *reinterpret_cast<const VecMemory*>(p);
+}
+HEADRACE_INLINE Vec load(const bf16* p) {
+  const VecH half = *reinterpret_cast<const VecHMemory*>(p);
+  return Vec(__builtin_convertvector(half, VecU) << 16);
+}
+HEADRACE_INLINE void store(float* p, Vec x) {
+  *reinterpret_cast<VecMemory*>(p) = x;
+}
+/// to_bf16 of dtype.h, lane by lane.
+HEADRACE_INLINE void store(bf16* p, Vec x) {
+  const VecU bits = VecU(x);
+  const VecU rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const VecU quiet = (bits >> 16) | 0x40u;
+  const VecU upper = x == x ? rounded : quiet;
+  *reinterpret_cast<VecHMemory*>(p) = __builtin_convertvector(upper, VecH);
+}
+
+/// How many lanes of a vector are in the array: all of them, or the first n of the last vector.
+struct Full {};
+struct Part {
+  int64_t n;
+};
+template <class T>
+HEADRACE_INLINE Vec load(const T* p, Full) {
+  return load(p);
+}
+template <class T>
+HEADRACE_INLINE Vec load(const T* p, Part part) {
+  T memory[kLanes] = {};
+  __builtin_memcpy(memory, p, size_t(part.n) * sizeof(T));
+  return load(memory);
+}
+template <class T>
+HEADRACE_INLINE void store(T* p, Vec x, Full) {
+  store(p, x);
+}
+template <class T>
+HEADRACE_INLINE void store(T* p, Vec x, Part part) {
+  T memory[kLanes];
+  store(memory, x);
+  __builtin_memcpy(p, memory, size_t(part.n) * sizeof(T));
+}
+/// x in the lanes that are in the array, `other` in the rest.
+HEADRACE_INLINE Vec keep(Vec x, Vec, Full) {
+  return x;
+}
+HEADRACE_INLINE Vec keep(Vec x, Vec other, Part part) {
+  VecI lane;
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane < int32_t(part.n) ? x : other;
+}
+
+/// body(i, lanes) for i = 0, kLanes, ... below n.
+template <class F>
+HEADRACE_INLINE void for_vectors(int64_t n, F body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, Full{});
+  if (i < n) body(i, Part{n - i});
+}
+
+HEADRACE_INLINE float horizontal_sum(Vec x) {
+  float lane[kLanes];
+  store(lane, x);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t i = 0; i < width; ++i) lane[i] += lane[i + width];
+  }
+  return lane[0];
+}
+HEADRACE_INLINE float horizontal_max(Vec x) {
+  float lane[kLanes];
+  store(lane, x);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
+  }
+  return lane[0];
+}
+
+/// exp within 2 ulp; overflows to infinity, underflows through denormals to 0, NaN stays NaN.
+/// exp(x) = 2^n (1 + r + r^2 p(r)), r = x - n ln 2; p is a Chebyshev fit on |r| <= ln(2)/2 (relative
+/// error 1.1e-8).
+HEADRACE_INLINE Vec exp(Vec x) {
+  x = x < splat(-104.0f) ? splat(-104.0f) : x;
+  x = x > splat(89.0f) ? splat(89.0f) : x;
+  const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer, which is then in the low bits
+  const Vec shifted = x * 0x1.715476p+0f + magic;
+  const Vec n = shifted - magic;
+  const Vec r = (x - n * 0x1.63p-1f) + n * 0x1.bd0106p-13f;  // ln 2 in two parts, the first exact in 9 bits
+  Vec p = splat(0x1.6d1606p-10f);
+  p = p * r + 0x1.12106cp-7f;
+  p = p * r + 0x1.555516p-5f;
+  p = p * r + 0x1.5554d8p-3f;
+  p = p * r + 0.5f;
+  p = (r * r) * p + r + 1.0f;
+  const VecI power = VecI(shifted) - VecI(magic);
+  const VecI half = power >> 1;
+  // Two factors: 2^-150 and 2^128 are out of fp32's normal range.
+  return p * Vec((half + 127) << 23) * Vec((power - half + 127) << 23);
+}
+
+/// 1 / (1 + exp(-x))
+HEADRACE_INLINE Vec sigmoid(Vec x) {
+  return 1.0f / (1.0f + exp(-x));
+}
+
+}  // namespace headrace::kernels::host::HEADRACE_ISA

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/run_folders.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <string_view>
+
+#include "headrace/error.h"
+
+namespace headrace::saved {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kTempPrefix = ".tmp-";
+
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(dir, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename());
+  }
+  if (error && error.value() != ENOENT) throw IoError("list", dir, error.value());
+  return names;
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  // Another process may be clearing the same leftovers.
+  if (error && error.value() != ENOENT) throw IoError("remove", path, error.value());
+}
+
+void remove_tree_quietly(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+std::string temp_path(const std::string& dir, const std::string& label) {
+  std::random_device random;
+  return fmt::format("{}/{}{}-{}-{:08x}", dir, kTempPrefix, label, ::getpid(), random());
+}
+
+void make_folders(const std::string& dir) {
+  std::error_code error;
+  const bool made = fs::create_directories(dir, error);
+  if (error) throw IoError("make the folder", dir, error.value());
+  if (!made) return;
+  const fs::path parent = fs::absolute(dir).lexically_normal().parent_path();
+  sync_folder(parent.string());
+}
+
+}  // namespace
+
+std::string step_folder_name(uint64_t step) {
+  return fmt::format("{}{:010}", kStepPrefix, step);
+}
+
+std::optional<uint64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  uint64_t step = 0;
+  const auto [rest, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return step;
+}
+
+std::vector<StepFolder> step_folders(const std::string& dir) {
+  std::vector<StepFolder> out;
+  for (const std::string& name : names_in(dir)) {
+    if (const auto step = step_of(name)) out.push_back({*step, dir + "/" + name});
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return out;
+}
+
+TempFolder::TempFolder(const std::string& dir, const std::string& label)
+    : dir_(dir), path_(temp_path(dir, label)) {
+  make_folders(dir);
+  // The directory's lock spans mkdir and the new folder's lock: in between, it looks like a dead process's.
+  File directory = File::open_folder(dir);
+  (void)directory.lock(true);  // without locks on this file system nobody cleans away either
+  if (::mkdir(path_.c_str(), 0777) != 0) throw IoError("make the folder", path_, errno);
+  try {
+    folder_.emplace(File::open_folder(path_));
+  } catch (...) {
+    remove_tree_quietly(path_);
+    throw;
+  }
+  (void)folder_->lock(false);
+}
+
+TempFolder::~TempFolder() {
+  if (!path_.empty()) remove_tree_quietly(path_);
+}
+
+void TempFolder::sync() {
+  folder_->sync();
+}
+
+bool TempFolder::publish(const std::string& target) {
+  if (::rename(path_.c_str(), target.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST) return false;
+    throw IoError("rename to " + target, path_, errno);
+  }
+  path_.clear();
+  sync_folder(dir_);
+  return true;
+}
+
+bool TempFolder::replace(const std::string& target) {
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_folder(dir_);
+    return true;  // what stood there has the temporary name now and goes with it
+  }
+  if (errno == ENOENT) return false;
+  if (errno != EINVAL && errno != ENOSYS) throw IoError("exchange with " + target, path_, errno);
+  // A file system without exchange: for a moment neither folder has the name.
+  const std::string aside = temp_path(dir_, "replaced");
+  if (::rename(target.c_str(), aside.c_str()) != 0 && errno != ENOENT) {
+    throw IoError("rename to " + aside, target, errno);
+  }
+  const bool done = publish(target);
+  remove_tree_quietly(aside);
+  return done;
+}
+
+void remove_step_folder(const std::string& dir, const StepFolder& folder) {
+  const std::string aside = temp_path(dir, "removed-" + step_folder_name(folder.step));
+  if (::rename(folder.path.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    throw IoError("rename to " + aside, folder.path, errno);
+  }
+  sync_folder(dir);
+  remove_tree(aside);
+}
+
+void remove_dead_temp_folders(const std::string& dir) {
+  std::vector<std::string> names = names_in(dir);
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kTempPrefix); });
+  if (names.empty()) return;
+  File directory = File::open_folder(dir);
+  if (directory.lock(true) != File::Lock::taken) return;
+  for (const std::string& name : names) {
+    const std::string path = dir + "/" + name;
+    try {
+      File folder = File::open_folder(path);
+      if (folder.lock(false) == File::Lock::taken) remove_tree(path);
+    } catch (const IoError& error) {
+      if (error.error_code != ENOENT && error.error_code != ENOTDIR) throw;
+    }
+  }
+}
+
+}  // namespace headrace::saved

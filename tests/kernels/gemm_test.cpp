@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/gemm.h"
+
+#include <array>
+#include <tuple>
+
+#include "kernels/host/host_kernels.h"
+#include "tests/kernels/support.h"
+
+namespace headrace::kernels {
+namespace {
+
+struct Case {
+  int64_t m, n, k;
+  bool trans_a, trans_b, accumulate, bias;
+  DType in, out;
+};
+
+/// Row lengths beyond the matrix, so that strides are used.
+constexpr int64_t kSlack = 3;
+
+Doubles reference(const Case& c, const Doubles& a, int64_t lda, const Doubles& b, int64_t ldb,
+                  const Doubles& bias, const Doubles& before, int64_t ldc) {
+  Doubles result = before;
+  for (int64_t i = 0; i < c.m; ++i) {
+    for (int64_t j = 0; j < c.n; ++j) {
+      double sum = (c.bias ? bias[size_t(j)] : 0.0) + (c.accumulate ? before[size_t(i * ldc + j)] : 0.0);
+      for (int64_t p = 0; p < c.k; ++p) {
+        sum += a[size_t(c.trans_a ? p * lda + i : i * lda + p)] *
+               b[size_t(c.trans_b ? j * ldb + p : p * ldb + j)];
+      }
+      result[size_t(i * ldc + j)] = sum;
+    }
+  }
+  return result;
+}
+
+void check_gemm(const Case& c, host::Bf16Products how = host::Bf16Products::automatic) {
+  SCOPED_TRACE(testing::Message() << c.m << "x" << c.n << "x" << c.k << " trans " << c.trans_a << c.trans_b
+                                  << " accumulate " << c.accumulate << " bias " << c.bias << " "
+                                  << dtype_name(c.in) << " to " << dtype_name(c.out));
+  const int64_t lda = (c.trans_a ? c.m : c.k) + kSlack, ldb = (c.trans_b ? c.k : c.n) + kSlack,
+                ldc = c.n + kSlack;
+  Tensor a = random_tensor(c.in, size_t((c.trans_a ? c.k : c.m) * lda), 1);
+  Tensor b = random_tensor(c.in, size_t((c.trans_b ? c.n : c.k) * ldb), 2);
+  Tensor bias = random_tensor(c.in, size_t(c.n), 3);
+  Tensor out = random_tensor(c.out, size_t(c.m * ldc), 4);
+  const Doubles want = reference(c, a.doubles(), lda, b.doubles(), ldb, bias.doubles(), out.doubles(), ldc);
+  const Gemm g{.m = c.m,
+               .n = c.n,
+               .k = c.k,
+               .a = a.data(),
+               .lda = lda,
+               .trans_a = c.trans_a,
+               .b = b.data(),
+               .ldb = ldb,
+               .trans_b = c.trans_b,
+               .in = c.in,
+               .c = out.data(),
+               .ldc = ldc,
+               .out = c.out,
+               .accumulate = c.accumulate,
+               .bias = c.bias ? bias.data() : nullptr};
+  ScratchMemory scratch(host::gemm_scratch_bytes(g, how));
+  host::gemm(g, scratch, how);
+  expect_close(out, want);
+}
+
+constexpr std::array<std::array<int64_t, 3>, 8> kSizes = {
+    {{1, 1, 1}, {5, 7, 1}, {1, 33, 19}, {17, 1, 64}, {31, 29, 23}, {64, 48, 32}, {3, 130, 65}, {2, 5, 300}}};
+
+TEST(Gemm, MatchesDoubleForEverySizeAndTransposition) {
+  for (const auto& [m, n, k] : kSizes) {
+    for (int flags = 0; flags < 8; ++flags) {
+      const bool ta = flags & 1, tb = flags & 2, bias = flags & 4;
+      check_gemm({m, n, k, ta, tb, false, bias, DType::f32, DType::f32});
+      check_gemm({m, n, k, ta, tb, true, bias, DType::f32, DType::f32});
+      check_gemm({m, n, k, ta, tb, false, bias, DType::bf16, DType::bf16});
+      check_gemm({m, n, k, ta, tb, false, bias, DType::bf16, DType::f32});
+      check_gemm({m, n, k, ta, tb, true, bias, DType::bf16, DType::f32});
+      check_gemm({m, n, k, ta, tb, false, bias, DType::f32, DType::bf16});
+    }
+  }
+}
+
+TEST(Gemm, ConvertedBlocksJoinAtTheirEdges) {
+  for (int flags = 0; flags < 4; ++flags) {
+    const bool ta = flags & 1, tb = flags & 2;
+    check_gemm({515, 9, 40, ta, tb, false, true, DType::bf16, DType::bf16}, host::Bf16Products::converted);
+    check_gemm({6, 1030, 40, ta, tb, true, false, DType::bf16, DType::f32}, host::Bf16Products::converted);
+    check_gemm({6, 40, 2051, ta, tb, false, true, DType::bf16, DType::bf16}, host::Bf16Products::converted);
+  }
+}
+
+TEST(Gemm, EmptyProductsLeaveBiasOrNothing) {
+  InlineStream stream;
+  Tensor bias(DType::f32, {2.0, 3.0}), out(DType::f32, {10.0, 20.0, 30.0, 40.0});
+  Gemm g{.m = 2,
+         .n = 2,
+         .k = 0,
+         .a = nullptr,
+         .lda = 1,
+         .b = nullptr,
+         .ldb = 2,
+         .in = DType::f32,
+         .c = out.data(),
+         .ldc = 2,
+         .out = DType::f32,
+         .accumulate = true,
+         .bias = nullptr};
+  ScratchMemory scratch(gemm_scratch_bytes(DeviceKind::host, g));
+  gemm(stream, g, scratch);
+  EXPECT_EQ(out.doubles(), Doubles({10, 20, 30, 40}));
+  g.bias = bias.data();
+  gemm(stream, g, scratch);
+  EXPECT_EQ(out.doubles(), Doubles({12, 23, 32, 43}));
+  g.accumulate = false;
+  gemm(stream, g, scratch);
+  EXPECT_EQ(out.doubles(), Doubles({2, 3, 2, 3}));
+  g.m = 0;
+  g.k = 5;
+  gemm(stream, g, scratch);
+  EXPECT_EQ(out.doubles(), Doubles({2, 3, 2, 3}));
+}
+
+TEST(Gemm, BitsDoNotDependOnAddresses) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const size_t width = dtype_bytes(dtype);
+    Tensor a = random_tensor(dtype, 37 * 70, 1), b = random_tensor(dtype, 70 * 53, 2);
+    std::vector<std::byte> first;
+    for (size_t shift : {size_t(0), width, 3 * width, 16 * width + width}) {
+      std::vector<std::byte> a_moved(a.bytes().size() + shift), b_moved(b.bytes().size() + shift);
+      std::vector<std::byte> out(37 * 53 * width + shift);
+      std::memcpy(a_moved.data() + shift, a.data(), a.bytes().size());
+      std::memcpy(b_moved.data() + shift, b.data(), b.bytes().size());
+      const Gemm g{.m = 37,
+                   .n = 53,
+                   .k = 70,
+                   .a = a_moved.data() + shift,
+                   .lda = 70,
+                   .b = b_moved.data() + shift,
+                   .ldb = 53,
+                   .in = dtype,
+                   .c = out.data() + shift,
+                   .ldc = 53,
+                   .out = dtype};
+      std::vector<std::byte> memory(gemm_scratch_bytes(DeviceKind::host, g) + shift);
+      InlineStream stream;
+      gemm(stream, g, {memory.data() + shift, memory.size() - shift});
+      out.erase(out.begin(), out.begin() + ptrdiff_t(shift));
+      if (first.empty()) first = out;
+      EXPECT_EQ(out, first) << dtype_name(dtype) << " shifted by " << shift;
+    }
+  }
+}
+
+TEST(Linear, ThreeProductsMatchFiniteDifferences) {
+  InlineStream stream;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Linear l{.rows = 7, .in_features = 5, .out_features = 9, .dtype = dtype};
+    Tensor x = random_tensor(dtype, 35, 1), w = random_tensor(dtype, 45, 2),
+           bias = random_tensor(dtype, 9, 3);
+    Tensor dy = random_tensor(dtype, 63, 4), y(dtype, 63), dx(dtype, 35);
+    Tensor dw(DType::f32, Doubles(45, 1.0)), dbias(DType::f32, Doubles(9, 2.0));
+    const auto forward = [&](const Doubles& x_, const Doubles& w_, const Doubles& bias_) {
+      Doubles out(63);
+      for (size_t r = 0; r < 7; ++r) {
+        for (size_t o = 0; o < 9; ++o) {
+          out[r * 9 + o] = bias_[o];
+          for (size_t i = 0; i < 5; ++i) out[r * 9 + o] += x_[r * 5 + i] * w_[o * 5 + i];
+        }
+      }
+      return out;
+    };
+    const Doubles xd = x.doubles(), wd = w.doubles(), bd = bias.doubles(), dyd = dy.doubles();
+    ScratchMemory scratch(linear_scratch_bytes(DeviceKind::host, l));
+    linear_forward(stream, l, x.data(), w.data(), bias.data(), y.data(), scratch);
+    linear_backward_input(stream, l, dy.data(), w.data(), dx.data(), scratch);
+    linear_backward_weight(stream, l, dy.data(), x.data(), dw.floats(), dbias.floats(), scratch);
+    expect_close(y, forward(xd, wd, bd));
+    expect_close(dx, numeric_gradient([&](const Doubles& v) { return dot(forward(v, wd, bd), dyd); }, xd));
+    Doubles want_dw = numeric_gradient([&](const Doubles& v) { return dot(forward(xd, v, bd), dyd); }, wd);
+    for (double& v : want_dw) v += 1.0;
+    expect_close(dw, want_dw);
+    Doubles want_db = numeric_gradient([&](const Doubles& v) { return dot(forward(xd, wd, v), dyd); }, bd);
+    for (double& v : want_db) v += 2.0;
+    expect_close(dbias, want_db);
+  }
+}
+
+TEST(Linear, NoRowsAreNoWork) {
+  InlineStream stream;
+  const Linear l{.rows = 0, .in_features = 3, .out_features = 2, .dtype = DType::bf16};
+  ScratchMemory scratch(linear_scratch_bytes(DeviceKind::host, l));
+  Tensor w = random_tensor(DType::bf16, 6, 1), dw(DType::f32, Doubles(6, 1.5)),
+         db(DType::f32, Doubles(2, 2.5));
+  linear_forward(stream, l, nullptr, w.data(), nullptr, nullptr, scratch);
+  linear_backward_input(stream, l, nullptr, w.data(), nullptr, scratch);
+  linear_backward_weight(stream, l, nullptr, nullptr, dw.floats(), db.floats(), scratch);
+  EXPECT_EQ(dw.doubles(), Doubles(6, 1.5));
+  EXPECT_EQ(db.doubles(), Doubles(2, 2.5));
+}
+
+}  // namespace
+}  // namespace headrace::kernels
