@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes sure that the Debian packages headrace is built from are there: the one list of them. Extra packages may be
+# named as arguments. As root it installs what is missing; otherwise it prints the command to run and fails.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build pkg-config
+  liburing-dev libtbb-dev libisal-dev libdnnl-dev
+  ocl-icd-opencl-dev # the CMake file of libdnnl-dev asks for OpenCL
+  libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  "$@"
+)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "headrace: no dpkg here; please install the equivalents of: ${packages[*]}" >&2
+  exit 1
+fi
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+  echo "headrace: packages are missing; please run:" >&2
+  echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+echo "headrace: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq </dev/null
+apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
