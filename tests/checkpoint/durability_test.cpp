@@ -16,6 +16,7 @@
 #include <random>
 #include <thread>
 
+#include "checkpoint/file.h"
 #include "checkpoint/saved_run.h"
 #include "headrace/error.h"
 #include "tests/checkpoint/run_fixture.h"
@@ -184,6 +185,23 @@ TEST(Full, FileSizeLimitIsAnIoErrorAndTheRunBeforeStands) {
   EXPECT_EQ(exit_code(child), 0);
   EXPECT_THAT(names_in(dir.path()), ElementsAre("step-0000000001"));
   EXPECT_TRUE(test::holds(*SavedRun::newest(dir.path(), nullptr), 1, units, DType::bf16));
+}
+
+TEST(Full, AWriteThatOnlyFitsInPartIsAnIoErrorAtTheRest) {
+  const TempFolder dir;
+  const pid_t child = in_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 5000, .rlim_max = 5000};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
+    saved::File file = saved::File::create(dir / "file");
+    try {
+      file.write(1000, std::vector<std::byte>(9000));  // the kernel takes 4000 of these
+    } catch (const IoError& error) {
+      return error.error_code == EFBIG && error.offset == 5000 && error.bytes == 5000 ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(exit_code(child), 0);
 }
 
 TEST(Full, DiskIsAnIoErrorAndTheRunBeforeStands) {
