@@ -86,8 +86,7 @@ void Extent::finish_write(uint64_t offset, uint64_t bytes) {
 void Extent::verify(uint64_t offset, std::span<const std::byte> data, bool checksum) const {
   for_each_piece(offset, data, [&](size_t index, std::span<const std::byte> piece) {
     const uint64_t at = uint64_t(index) * kCrcBytes;
-    if (pieces_[index] == Piece::never_written)
-      throw CorruptData(path_, at, "this piece was never written");
+    if (pieces_[index] == Piece::never_written) throw CorruptData(path_, at, "this piece was never written");
     if (pieces_[index] == Piece::incomplete) throw CorruptData(path_, at, "its last write did not complete");
     if (!checksum) return;
     const uint32_t now = crc32c(piece);
