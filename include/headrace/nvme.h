@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors to and from drives. A Store owns one directory of extents on one path; extents are reserved up front,
-// written and read asynchronously through io_uring (or a pool of pread/pwrite threads), and every byte read is
-// compared with the CRC32C of the byte written. Usable without the rest of the library.
+// Tensors to and from drives. A Store owns one directory of extents on one path; extents are reserved up
+// front, written and read asynchronously through io_uring (or a pool of pread/pwrite threads), and every byte
+// read is compared with the CRC32C of the byte written. Usable without the rest of the library.
 //
-// Life: Store(options) -> register_memory(arena) -> create(extents) -> read / write / wait ... -> destroyed: drains
-// what is in flight, then removes its files.
-// Thread safety: create and register_memory before the first transfer, from one thread; read, write, wait and done
-// from any thread.
+// Life: Store(options) -> register_memory(arena) -> create(extents) -> read / write / wait ... -> destroyed:
+// drains what is in flight, then removes its files. Thread safety: create and register_memory before the
+// first transfer, from one thread; read, write, wait and done from any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +23,17 @@ namespace headrace::nvme {
 enum class EngineKind : uint8_t { automatic, io_uring, posix };
 
 struct Options {
-  std::string path{};                       ///< an existing directory; the store makes its own folder in it
-  std::string run_id{};                     ///< names the folder; empty: made up, unique
-  size_t chunk_bytes = 2u << 20;            ///< one I/O request; a multiple of kCrcBytes
-  unsigned queue_depth = 16;                ///< requests in flight per direction
+  std::string path{};             ///< an existing directory; the store makes its own folder in it
+  std::string run_id{};           ///< names the folder; empty: made up, unique
+  size_t chunk_bytes = 2u << 20;  ///< one I/O request; a multiple of kCrcBytes
+  unsigned queue_depth = 16;      ///< requests in flight per direction
   EngineKind engine = EngineKind::automatic;
-  bool direct = true;                       ///< O_DIRECT; false reads and writes through the page cache
-  bool verify = true;                       ///< check the CRC32C of everything read
+  bool direct = true;  ///< O_DIRECT; false reads and writes through the page cache
+  bool verify = true;  ///< check the CRC32C of everything read
 };
 
-/// Transfers start and end on multiples of this within an extent, or at the extent's end; each such piece has one
-/// CRC32C. 128 KiB divides every plane of an optimizer tile.
+/// Transfers start and end on multiples of this within an extent, or at the extent's end; each such piece has
+/// one CRC32C. 128 KiB divides every plane of an optimizer tile.
 constexpr size_t kCrcBytes = 128u << 10;
 /// Memory handed to read and write should be aligned to this; other memory takes a slower, bounced path.
 constexpr size_t kMemoryAlignment = 4096;
@@ -48,27 +47,29 @@ struct [[nodiscard]] Request {
 
 class Store {
  public:
-  /// Throws IoError (path, errno) or ConfigError. Falls back from io_uring to POSIX when the kernel refuses it and
-  /// `engine` is automatic; `engine_note()` then says why.
+  /// Throws IoError (path, errno) or ConfigError. Falls back from io_uring to POSIX when the kernel refuses
+  /// it and `engine` is automatic; `engine_note()` then says why.
   explicit Store(const Options& options);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Memory that most transfers use (page-locked and registered with the ring when allowed; a refusal, such as
-  /// RLIMIT_MEMLOCK, costs speed only and is told in engine_note()). The memory must outlive the store.
+  /// Memory that most transfers use (page-locked and registered with the ring when allowed; a refusal, such
+  /// as RLIMIT_MEMLOCK, costs speed only and is told in engine_note()). The memory must outlive the store.
   void register_memory(std::span<std::byte> arena);
 
-  /// Reserves `bytes` (posix_fallocate, then written once, so that later writes are overwrites). `name` is a file
-  /// name, unique in the store. Until written, a read of the extent is an error of the caller (CorruptData), and
-  /// so is a read of a piece whose last write failed. The file's size is `bytes` from now on, whatever is written.
-  /// Throws IoError with ENOSPC when the drive is too full; nothing is left behind then.
+  /// Reserves `bytes` (posix_fallocate, then written once, so that later writes are overwrites). `name` is a
+  /// file name, unique in the store. Until written, a read of the extent is an error of the caller
+  /// (CorruptData), and so is a read of a piece whose last write failed. The file's size is `bytes` from now
+  /// on, whatever is written. Throws IoError with ENOSPC when the drive is too full; nothing is left behind
+  /// then.
   ExtentId create(std::string_view name, uint64_t bytes);
   [[nodiscard]] uint64_t extent_bytes(ExtentId id) const;
   [[nodiscard]] std::string extent_path(ExtentId id) const;
 
-  /// Starts a transfer of data.size() bytes at `offset` (see kCrcBytes) and returns before the bytes have moved;
-  /// blocks only while very many (1024 per direction) are in flight. Overlapping transfers in flight are an error of the caller.
+  /// Starts a transfer of data.size() bytes at `offset` (see kCrcBytes) and returns before the bytes have
+  /// moved; blocks only while very many (1024 per direction) are in flight. Overlapping transfers in flight
+  /// are an error of the caller.
   Request write(ExtentId id, uint64_t offset, std::span<const std::byte> data);
   Request read(ExtentId id, uint64_t offset, std::span<std::byte> data);
   /// Blocks until the transfer is complete and correct; throws IoError or CorruptData otherwise.
@@ -82,10 +83,10 @@ class Store {
   /// Bytes and busy time of reads and writes since construction; what create() writes does not count.
   [[nodiscard]] LinkStats read_stats() const;
   [[nodiscard]] LinkStats write_stats() const;
-  [[nodiscard]] EngineKind engine() const;           ///< io_uring or posix, never automatic
-  [[nodiscard]] std::string engine_note() const;     ///< one line: what was refused and why; empty if nothing
-  [[nodiscard]] uint64_t reserved_bytes() const;     ///< on the drive
-  [[nodiscard]] const std::string& folder() const;   ///< PATH/headrace-RUN_ID
+  [[nodiscard]] EngineKind engine() const;          ///< io_uring or posix, never automatic
+  [[nodiscard]] std::string engine_note() const;    ///< one line: what was refused and why; empty if nothing
+  [[nodiscard]] uint64_t reserved_bytes() const;    ///< on the drive
+  [[nodiscard]] const std::string& folder() const;  ///< PATH/headrace-RUN_ID
 
  private:
   class Impl;
