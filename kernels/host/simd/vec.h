@@ -22,8 +22,9 @@ typedef uint16_t VecH __attribute__((vector_size(2 * HEADRACE_LANES)));
 typedef float VecMemory __attribute__((vector_size(4 * HEADRACE_LANES), aligned(4), may_alias));
 typedef uint16_t VecHMemory __attribute__((vector_size(2 * HEADRACE_LANES), aligned(2), may_alias));
 
+// x + 0 would cost an addition, as -0 + 0 is not -0.
 HEADRACE_INLINE Vec splat(float x) {
-  return Vec{} + x;
+  return x - Vec{};
 }
 HEADRACE_INLINE Vec vmax(Vec a, Vec b) {
   return a > b ? a : b;
