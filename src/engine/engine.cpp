@@ -79,8 +79,8 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
   open_stores();
   place_state();
   assemble();
-  HEADRACE_CHECK(host.used() == sizing.plan.total(Tier::host), "host memory differs from the plan");
-  HEADRACE_CHECK(device->memory().used() == sizing.plan.total(Tier::device),
+  HEADRACE_CHECK(round_up(host.used()) == sizing.plan.total(Tier::host), "host memory differs from the plan");
+  HEADRACE_CHECK(round_up(device->memory().used()) == sizing.plan.total(Tier::device),
                  "device memory differs from the plan");
 }
 
@@ -269,8 +269,8 @@ Stats Engine::stats() const {
   for (Link link : {Link::h2d, Link::d2h}) stats.link[size_t(link)] = impl_->device->link_stats(link);
   stats.wait_ns = impl_->clock.ns();
   stats.adam_ns = impl_->optimizer->adam_ns();
-  stats.peak_device_bytes = impl_->device->memory().used();
-  stats.peak_pinned_bytes = impl_->host.used();
+  stats.peak_device_bytes = round_up(impl_->device->memory().used());
+  stats.peak_pinned_bytes = round_up(impl_->host.used());
   return stats;
 }
 
