@@ -134,20 +134,23 @@ TEST_F(Program, UsageErrorsEndWithTwoAndOneLine) {
 
 TEST_F(Program, FailuresEndWithOneAndOneLine) {
   write_config("run.toml");
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{"train", path("absent.toml")},
-                                             {"generate", path("saved"), "--prompt", "x"},
-                                             {"plan", path("run.toml"), "--set", "device.memory=1MiB"},
-                                             {"doctor", path("absent")}}) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"train", path("absent.toml")},
+           {"generate", path("saved"), "--prompt", "x"},
+           {"plan", path("run.toml"), "--set", "device.memory=1MiB", "--set", "train.micro_batch=64"},
+           {"doctor", path("absent")}}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 1) << arguments[1];
-    if (arguments[0] != "doctor") EXPECT_THAT(outcome.err, StartsWith("headrace: "));
+    if (arguments[0] != "doctor") {
+      EXPECT_THAT(outcome.err, StartsWith("headrace: "));
+    }
   }
 }
 
 TEST_F(Program, APlanOverBudgetNamesTheNumberAndTheKey) {
   write_config("run.toml");
-  const Outcome outcome = run({"train", path("run.toml"), "--dry-run", "--set", "device.memory=1MiB"});
+  const Outcome outcome = run({"train", path("run.toml"), "--dry-run", "--set", "device.memory=1MiB", "--set",
+                               "train.micro_batch=64"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("1048576 available"), HasSubstr("device.memory")));
   EXPECT_THAT(outcome.out, HasSubstr("too much"));

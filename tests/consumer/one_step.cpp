@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least a program has to do with the engine: one unit, one gradient, one step, with the optimizer's state on
-// NVMe. A gradient of all ones moves every weight by the learning rate against it: AdamW's first step is
+// The least a program has to do with the engine: one unit, one gradient, one step, with the optimizer's state
+// on NVMe. A gradient of all ones moves every weight by the learning rate against it: AdamW's first step is
 // -lr g / (|g| + eps), whatever the betas.
 #include <headrace/engine.h>
 
