@@ -33,6 +33,8 @@ install(FILES ${PROJECT_BINARY_DIR}/headraceConfig.cmake ${PROJECT_BINARY_DIR}/h
   DESTINATION ${package_dir})
 
 # Only archives are installed, so what they need stands in Requires and Libs: plain `pkg-config --libs` is enough.
+# Relative to the file itself, so that an install can be moved.
+file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_cuda)
 if(HEADRACE_HAVE_CUDA)
   set(pc_cuda "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl")

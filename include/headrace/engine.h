@@ -140,7 +140,7 @@ struct Plan {
   std::vector<PlanItem> items;
   Placement placement;  ///< with `gradients` decided
   uint64_t device_budget, host_budget;
-  uint64_t param_count;
+  uint64_t param_count = 0;
   std::vector<uint64_t> nvme_path_bytes;  ///< per NvmeOptions::paths
   [[nodiscard]] uint64_t total(Tier tier) const;
 };

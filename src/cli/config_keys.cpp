@@ -186,9 +186,9 @@ const Key kKeys[] = {
     {"optimizer.min_lr_fraction", "Where the schedule ends, as a part of lr.",
      real(
          [](auto& c) -> auto& { return c.optimizer.min_lr_fraction; }, 0, 1)},
-    {"optimizer.max_skipped_steps", "Non-finite steps in a row after which the run stops.",
+    {"optimizer.max_skipped_steps", "Non-finite steps in a row after which the run stops; 0: never.",
      integer(
-         [](auto& c) -> auto& { return c.optimizer.max_skipped_steps; }, 1)},
+         [](auto& c) -> auto& { return c.optimizer.max_skipped_steps; }, 0)},
     {"optimizer.threads", "Threads of the update; 0: all cores.",
      integer(
          [](auto& c) -> auto& { return c.engine.optimizer_threads; }, 0, 4096)},

@@ -18,9 +18,8 @@ run(${WORK}/build/one_step ${WORK}/nvme)
 
 file(GLOB_RECURSE pc_file ${WORK}/prefix/*/headrace.pc)
 get_filename_component(pc_dir ${pc_file} DIRECTORY)
-# The .pc file names the prefix of the configuration; --define-variable moves it to where this install went.
 execute_process(
-  COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${pc_dir} pkg-config --define-prefix --cflags --libs headrace
+  COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${pc_dir} pkg-config --cflags --libs headrace
   OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(flags UNIX_COMMAND "${flags}")
 run(${CXX} -std=c++20 -O1 ${SOURCE}/one_step.cpp -o ${WORK}/one_step_pc ${flags})
