@@ -45,9 +45,9 @@ UnitLayout layout_of(const UnitSpec& spec) {
     if (!names.insert(segment.name).second) fail(spec, segment, "the name is taken by an earlier segment");
     const int64_t elems = elems_of(spec, segment);
     layout.segments.push_back({layout.elems, elems, segment.weight_decay});
-    layout.param_count += elems;  // never more than layout.elems, which is checked
     if (__builtin_add_overflow(layout.elems, round_up(elems), &layout.elems))
       fail(spec, segment, "the unit has more elements than 64 bits count");
+    layout.param_count += elems;  // at most layout.elems, which fits
   }
   return layout;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "headrace/error.h"
 #include "kernels/pointwise.h"
 #include "model/carver.h"
 

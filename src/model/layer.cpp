@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "headrace/error.h"
 #include "kernels/pointwise.h"
 #include "model/carver.h"
 
@@ -16,8 +15,13 @@ double residual_stddev(const ModelConfig& config) {
   return kInitStddev / std::sqrt(2.0 * double(config.layers));
 }
 
+kernels::Scratch kernel_scratch(const LayerMemory& memory, StageMemory block) {
+  return {block.scratch + memory.scratch.kernel, memory.scratch.kernel_bytes};
+}
+
 }  // namespace
 
+/// Addresses of one call.
 struct Layer::Buffers {
   std::byte *qkv, *attention;
   float* lse;
@@ -95,14 +99,6 @@ Layer::Buffers Layer::carve(const LayerMemory& memory, StageMemory block) const 
           .activated = block.scratch + scratch.activated,
           .wide = block.scratch + scratch.wide};
 }
-
-namespace {
-
-kernels::Scratch kernel_scratch(const LayerMemory& memory, StageMemory block) {
-  return {block.scratch + memory.scratch.kernel, memory.scratch.kernel_bytes};
-}
-
-}  // namespace
 
 void Layer::rotate(const Pass& pass, int64_t seq, void* qkv, bool inverse) const {
   if (!architecture_.rotary) return;

@@ -46,7 +46,7 @@ class Layer {
                 const void* dy, void* dx, bool recompute, StageMemory) const;
 
  private:
-  struct Buffers;  // addresses of one call
+  struct Buffers;
   Buffers carve(const LayerMemory&, StageMemory) const;
   void fill_saved(const Pass&, const LayerMemory&, const Buffers&, const void* x) const;
   void backward_mlp(const Pass&, const Buffers&, const void* dy, void* dh) const;

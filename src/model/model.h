@@ -86,7 +86,8 @@ class Model {
   /// losses. With gradients given, also gradients += and dx = d(loss_sum * grad_scale)/dx.
   virtual void loss(Stream&, StageWeights, StageGradients, const TokenBatch&, const void* x, float grad_scale,
                     double* loss_sum, void* dx, StageMemory) = 0;
-  /// Head stage for generation: logits fp32 [rows, vocab] of the given rows of x.
+  /// Head stage for generation: logits fp32 [rows, vocab] of the given rows of x, all at once. Works in
+  /// scratch_bytes(1, rows); memory.saved is not used.
   virtual void logits(Stream&, StageWeights, int64_t rows, const void* x, float* logits, StageMemory) = 0;
 };
 

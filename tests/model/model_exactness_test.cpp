@@ -167,5 +167,18 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitTest,
                                          Case{"Gpt2", tiny_gpt2(true), DType::f32}),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ModelDeathTest, ASequenceBeyondTheModelsPositionsAborts) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ModelConfig config = tiny_gpt2(true);
+  config.max_seq = 8;
+  EXPECT_DEATH(
+      {
+        Harness harness(config, DType::f32);
+        harness.load(random_parameters(harness.model().units(), 1));
+        harness.evaluate(random_rows(1, 9, config.vocab, 1));
+      },
+      "max_seq");
+}
+
 }  // namespace
 }  // namespace headrace::test
