@@ -18,7 +18,8 @@ enum class Link : uint8_t { nvme_read, nvme_write, h2d, d2h };
 constexpr size_t kLinkCount = 4;
 constexpr std::array<const char*, kLinkCount> kLinkNames = {"nvme_read", "nvme_write", "h2d", "d2h"};
 
-/// Why the thread that drives the step stood still.
+/// Why the accelerator stood still: time in which the compute stream had nothing to run while the thread that
+/// drives the step waited for this.
 enum class WaitCause : uint8_t { nvme, copy, optimizer, comm };
 constexpr size_t kWaitCauseCount = 4;
 constexpr std::array<const char*, kWaitCauseCount> kWaitCauseNames = {"nvme", "copy", "optimizer", "comm"};

@@ -63,6 +63,8 @@ class Device {
   virtual void pin(std::span<std::byte> host_memory) = 0;
   /// What the copy streams moved so far (Link::h2d and Link::d2h); the other links do not end here: zero.
   [[nodiscard]] virtual LinkStats link_stats(Link link) const = 0;
+  /// Nanoseconds that the compute stream has spent computing so far, the running kernel included.
+  [[nodiscard]] virtual uint64_t compute_ns() const = 0;
 };
 
 struct DeviceOptions {

@@ -23,6 +23,7 @@ class HostDevice final : public Device {
   Arena& memory() override { return arena_; }
   void pin(std::span<std::byte>) override {}
   [[nodiscard]] LinkStats link_stats(Link link) const override;
+  [[nodiscard]] uint64_t compute_ns() const override { return compute_.task_ns(); }
 
  private:
   HostMemory memory_;

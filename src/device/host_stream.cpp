@@ -38,6 +38,10 @@ bool spin_until(Ready ready) {
   return false;
 }
 
+uint64_t now_ns() {
+  return uint64_t(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+}
+
 const HostEvent& host_event(const Event& event) {
   const auto* const host = dynamic_cast<const HostEvent*>(&event);
   HEADRACE_CHECK(host, "the event was made by another kind of device");
@@ -122,6 +126,12 @@ LinkStats HostStream::copy_stats() const {
           .busy_ns = copy_ns_.load(std::memory_order_relaxed)};
 }
 
+uint64_t HostStream::task_ns() const {
+  const uint64_t began = task_began_ns_.load();
+  const uint64_t finished = task_ns_.load();
+  return finished + (began ? now_ns() - began : 0);
+}
+
 void HostStream::run() {
   for (uint64_t index = 0; await_entry(index); ++index) {
     perform(ring_[index % kQueueEntries], index);
@@ -146,11 +156,15 @@ void HostStream::perform(Entry& entry, uint64_t index) {
     if (other->failed_before(entry.position)) fail(other->fault_, index);
     return;
   }
+  const uint64_t began = now_ns();
+  task_began_ns_.store(began);
   try {
     if (!failed_before(kNever)) entry.task();
   } catch (...) {
     fail(std::current_exception(), index);
   }
+  task_began_ns_.store(0);
+  task_ns_.fetch_add(now_ns() - began);
   entry.task = Task();  // what it captured is gone before anyone is told that it is done
 }
 

@@ -47,6 +47,8 @@ class HostStream final : public Stream {
   void drain() const { wait_done(enqueued_.load()); }
   /// Bytes moved by copy() and the time spent in it.
   [[nodiscard]] LinkStats copy_stats() const;
+  /// Time spent in tasks so far, the running one included; waiting for events and for work is not in it.
+  [[nodiscard]] uint64_t task_ns() const;
 
  private:
   friend class HostEvent;
@@ -82,6 +84,8 @@ class HostStream final : public Stream {
   std::atomic<uint64_t> fault_index_{kNever};      ///< the entry that failed; publishes fault_
   std::exception_ptr fault_;
   std::atomic<uint64_t> copied_bytes_{0}, copy_ns_{0};
+  std::atomic<uint64_t> task_ns_{0},
+      task_began_ns_{0};  ///< finished tasks; start of the running one, 0: none
   alignas(64) mutable std::mutex mutex_;
   std::condition_variable work_;
   mutable std::condition_variable progress_;

@@ -42,10 +42,10 @@ class Engine::Impl {
   const EngineOptions options;
   const std::vector<UnitSpec> units;
   const Sizing sizing;
-  WaitClock clock;
   HostMemory host_memory;
   Arena host;
   std::unique_ptr<Device> device;
+  WaitClock clock;
   std::unique_ptr<Communicator> comm;
   std::vector<std::unique_ptr<nvme::Store>> stores;
   Residency residency;
@@ -72,6 +72,7 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
       host_memory(sizing.plan.total(Tier::host)),
       host("host", "raise offload.host_memory", host_memory.bytes()),
       device(make_device(device_options(options, sizing.plan.total(Tier::device)))),
+      clock(device.get()),
       comm(make_single_communicator()),
       residency(units.size()),
       workers(int(options.optimizer_threads)) {

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time that the thread driving the engine stands still, by cause. One thread.
+// What the accelerator waited for. The thread that drives the step books each of its waits here; of the time
+// it takes, the part in which the compute stream was busy anyway costs nothing and is not counted. One
+// thread.
 #pragma once
 
 #include <array>
 #include <chrono>
 
+#include "device/device.h"
 #include "headrace/stats.h"
 
 namespace headrace {
 
 class WaitClock {
  public:
-  /// Runs `wait` and books its time on `cause`.
+  /// Without a device, all waiting counts.
+  explicit WaitClock(const Device* device = nullptr) : device_(device) {}
+
+  /// Runs `wait` and books the accelerator's idle time meanwhile on `cause`.
   template <class F>
   decltype(auto) book(WaitCause cause, F&& wait) {
     struct Guard {
       WaitClock* clock;
       WaitCause cause;
-      std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+      uint64_t start = clock->idle_ns();
       ~Guard() {
-        clock->ns_[size_t(cause)] += uint64_t(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
-                .count());
+        const uint64_t end = clock->idle_ns();
+        if (end > start) clock->ns_[size_t(cause)] += end - start;
       }
     } guard{this, cause};
     return wait();
@@ -29,6 +34,13 @@ class WaitClock {
   [[nodiscard]] const std::array<uint64_t, kWaitCauseCount>& ns() const { return ns_; }
 
  private:
+  /// A clock that stands still while the compute stream computes.
+  [[nodiscard]] uint64_t idle_ns() const {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return uint64_t(std::chrono::nanoseconds(now).count()) - (device_ ? device_->compute_ns() : 0);
+  }
+
+  const Device* device_;
   std::array<uint64_t, kWaitCauseCount> ns_{};
 };
 
