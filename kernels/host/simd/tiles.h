@@ -74,8 +74,8 @@ __attribute__((noinline)) inline void transpose(int64_t rows, int64_t cols, cons
   }
 }
 
-/// rows x head_dim elements of format T to fp32, times factor, padded with zeros to a kAttentionTile x padded
-/// tile.
+/// rows x head_dim elements of format T to fp32, times factor, padded with
+/// zeros to a kAttentionTile x padded tile.
 template <class T>
 HEADRACE_INLINE void load_tile(int64_t rows, int64_t head_dim, const void* from, int64_t stride, float factor,
                                float* to) {
