@@ -93,12 +93,13 @@ TEST(Gemm, ConvertedBlocksJoinAtTheirEdges) {
   }
 }
 
-TEST(Gemm, RowsAPageApartAreCopiedRight) {
+TEST(Gemm, RowsAPageApartAndLongColumnsAreCopiedRight) {
   // 1024 and 2048 floats from row to row: the blocks that are copied closer together.
   for (int flags = 0; flags < 4; ++flags) {
     const bool ta = flags & 1, tb = flags & 2;
     check_gemm({20, 1024 - kSlack, 30, ta, tb, true, true, DType::f32, DType::f32});
     check_gemm({20, 30, 2048 - kSlack, ta, tb, false, true, DType::f32, DType::f32});
+    check_gemm({6, 40, 2051, ta, tb, true, true, DType::f32, DType::f32});
     check_gemm({600, 40, 1024 - kSlack, ta, tb, true, false, DType::f32, DType::f32});
   }
 }
