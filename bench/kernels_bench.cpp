@@ -59,8 +59,8 @@ class ScratchMemory {
   std::vector<std::byte> memory_;
 };
 
-/// Wall time; with OMP_NUM_THREADS=1 the time this process had a core, so that a busy machine can be measured
-/// too.
+/// Wall time; with OMP_NUM_THREADS=1 the time this process had a core, so that
+/// a busy machine can be measured too.
 double now_seconds() {
   static const char* threads = std::getenv("OMP_NUM_THREADS");
   static const clockid_t clock =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and rotary positions of the host: heads are shared among the OpenMP team, each done by one thread
-// in one order, so that the number of threads does not matter. Less scratch means fewer threads, never other
-// sums.
+// Attention and rotary positions of the host: heads are shared among the OpenMP team, each
+// done by one thread in one order, so that the number of threads does not matter. Less
+// scratch means fewer threads, never other sums.
 #include <omp.h>
 
 #include <array>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of the host: oneDNN matmul, one primitive per shape, made on the first use of the shape.
-//
-// bf16: CPUs with avx512_bf16 or AMX multiply bf16 directly. Elsewhere oneDNN emulates it at a quarter of the
-// fp32 speed (Ice Lake: 65 of 300 GFLOP/s) or not at all, so blocks of the operands are converted to fp32 in
-// scratch, multiplied as fp32 and the finished block is rounded once.
+// Matrix products through oneDNN's matmul: one primitive per shape and thread, made on the first use of the
+// shape. What oneDNN does slowly is rearranged before it comes here (gemm_blocks.cpp).
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 

@@ -11,8 +11,8 @@
 
 namespace headrace::kernels::host {
 
-/// How bf16 operands are multiplied: directly, or after conversion to fp32. `automatic` picks by the CPU's
-/// features, the same for all shapes.
+/// How bf16 operands are multiplied: directly, or after conversion to fp32. `automatic` picks by
+/// the CPU's features, the same for all shapes.
 enum class Bf16Products : uint8_t { automatic, native, converted };
 void gemm(const Gemm& g, Scratch scratch, Bf16Products how = Bf16Products::automatic);
 size_t gemm_scratch_bytes(const Gemm& shape, Bf16Products how = Bf16Products::automatic);

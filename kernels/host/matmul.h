@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library that multiplies, as gemm_blocks.cpp sees it. Implemented by gemm.cpp, the only file that names
-// oneDNN.
+// The library that multiplies, as gemm_blocks.cpp sees it. Implemented by gemm.cpp alone.
 #pragma once
 
 #include "kernels/gemm.h"

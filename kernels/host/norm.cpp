@@ -15,8 +15,8 @@ int64_t group_count(int64_t rows) {
   return (rows + kGroupRows - 1) / kGroupRows;
 }
 
-/// sum[cols] += the groups' shares, each `stride` floats after the one before. Leaves the total in the first
-/// share.
+/// sum[cols] += the groups' shares, each `stride` floats after the one before.
+/// Leaves the total in the first share.
 void add_groups(int64_t groups, int64_t cols, int64_t stride, float* shares, float* sum) {
   const auto accumulate = isa_kernels().accumulate[size_t(DType::f32)];
   parallel_ranges(cols, kTurnColumns, [=](int64_t column, int64_t count) {
@@ -34,8 +34,8 @@ NormRows rows_at(NormRows n, int64_t row, int64_t count, DType dtype) {
   return n;
 }
 
-/// Runs all groups of one backward pass; share g of dweight is at scratch + 2 g cols, of dbias right behind
-/// it.
+/// Runs all groups of one backward pass; share g of dweight is at scratch +
+/// 2 g cols, of dbias right behind it.
 void backward_groups(NormBackwardRows all, DType dtype, void (*run)(const NormBackwardRows&),
                      Scratch scratch) {
   HEADRACE_CHECK(scratch.bytes >= norm_scratch_bytes(all.rows, all.cols), "scratch smaller than asked for");

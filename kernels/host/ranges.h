@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointers into arrays whose element format is known at run time, and the cutting of work into ranges that
-// the OpenMP team shares.
+// Pointers into arrays whose element format is known at run time, and the cutting of work
+// into ranges that the OpenMP team shares.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +36,6 @@ void parallel_rows(int64_t rows, int64_t cols, F body) {
 }
 
 /// Columns of one turn where rows must be summed in ascending order.
-constexpr int64_t kTurnColumns = 64;
+constexpr int64_t kTurnColumns = 128;
 
 }  // namespace headrace::kernels::host

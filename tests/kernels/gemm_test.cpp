@@ -4,6 +4,7 @@
 #include <array>
 #include <tuple>
 
+#include "headrace/error.h"
 #include "kernels/host/host_kernels.h"
 #include "tests/kernels/support.h"
 
@@ -92,14 +93,46 @@ TEST(Gemm, ConvertedBlocksJoinAtTheirEdges) {
   }
 }
 
-TEST(Gemm, RowsAPageApartAreCopiedRight) {
+TEST(Gemm, RowsAPageApartAndLongColumnsAreCopiedRight) {
   // 1024 and 2048 floats from row to row: the blocks that are copied closer together.
   for (int flags = 0; flags < 4; ++flags) {
     const bool ta = flags & 1, tb = flags & 2;
     check_gemm({20, 1024 - kSlack, 30, ta, tb, true, true, DType::f32, DType::f32});
     check_gemm({20, 30, 2048 - kSlack, ta, tb, false, true, DType::f32, DType::f32});
+    check_gemm({6, 40, 2051, ta, tb, true, true, DType::f32, DType::f32});
     check_gemm({600, 40, 1024 - kSlack, ta, tb, true, false, DType::f32, DType::f32});
   }
+}
+
+TEST(Gemm, NativeBf16MatchesDouble) {
+  const Gemm probe{.m = 8,
+                   .n = 8,
+                   .k = 8,
+                   .a = nullptr,
+                   .lda = 8,
+                   .b = nullptr,
+                   .ldb = 8,
+                   .in = DType::bf16,
+                   .c = nullptr,
+                   .ldc = 8,
+                   .out = DType::bf16};
+  try {
+    host::gemm_scratch_bytes(probe, host::Bf16Products::native);
+  } catch (const DeviceError&) {
+    GTEST_SKIP() << "no bf16 products on this CPU";
+  }
+  for (const auto& [m, n, k] : kSizes) {
+    for (int flags = 0; flags < 8; ++flags) {
+      const bool ta = flags & 1, tb = flags & 2, bias = flags & 4;
+      check_gemm({m, n, k, ta, tb, false, bias, DType::bf16, DType::bf16}, host::Bf16Products::native);
+      check_gemm({m, n, k, ta, tb, true, bias, DType::bf16, DType::f32}, host::Bf16Products::native);
+    }
+  }
+}
+
+TEST(Dispatch, ADeviceWithoutKernelsIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(linear_scratch_bytes(DeviceKind::cuda, {1, 1, 1, DType::f32}), "host device only");
 }
 
 TEST(Gemm, EmptyProductsLeaveBiasOrNothing) {

@@ -19,8 +19,8 @@ class IsaTest : public testing::TestWithParam<Isa> {
   const IsaKernels& kernels() const { return isa_kernels(GetParam()); }
   const IsaKernels& plain() const { return isa_kernels(Isa::scalar); }
 
-  /// Both tables' results, written by run(kernels, out) over the same old contents; beyond `elems` nothing
-  /// may change.
+  /// Both tables' results, written by run(kernels, out) over the same old
+  /// contents; beyond `elems` nothing may change.
   template <class F>
   void compare(DType dtype, size_t elems, F run) {
     Tensor ours = random_tensor(dtype, elems + 40, 99), theirs = ours;

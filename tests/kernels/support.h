@@ -87,8 +87,8 @@ class ScratchMemory {
 };
 
 /// `scale`: the size of the terms, where sums may cancel.
-/// fp32: sums in fp32 against sums in double. bf16: the same, then one rounding (half a step is 2^-8
-/// relative).
+/// fp32: sums in fp32 against sums in double. bf16: the same, then one
+/// rounding (half a step is 2^-8 relative).
 inline void expect_close(const Tensor& got, const Doubles& want, double fp32_tolerance = 1e-5,
                          double scale = 1e-3) {
   ASSERT_EQ(got.size(), want.size());

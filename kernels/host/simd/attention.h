@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention of one head, tile by tile (Dao, "FlashAttention-2", 2023): forward with a running softmax,
-// backward by making the scores again from the stored logsumexp (see vec.h for how this is compiled).
-// Keys and values of the whole sequence are kept in fp32 in the work area; queries pass through one tile at a
-// time.
+// Causal attention of one head, tile by tile (Dao, "FlashAttention-2", 2023): forward with a
+// running softmax, backward by making the scores again from the stored logsumexp (see vec.h for
+// how this is compiled). Keys and values of the whole sequence are kept in fp32 in the work
+// area; queries pass through one tile at a time.
 #pragma once
 
-#include "kernels/host/simd/matmul.h"
+#include "kernels/host/simd/tiles.h"
 
 namespace headrace::kernels::host::HEADRACE_ISA {
 
@@ -29,12 +29,12 @@ HEADRACE_INLINE T* row_at(void* base, int64_t row, int64_t stride) {
   return static_cast<T*>(base) + row * stride;
 }
 
-/// A tile on the diagonal is worked on in strips of this many queries: strip s sees its first kStrip (s + 1)
-/// keys.
+/// A tile on the diagonal is worked on in strips of this many queries: strip s
+/// sees its first kStrip (s + 1) keys.
 constexpr int64_t kStrip = 16;
 
-/// Calls body(row, rows, keys) for the strips of a tile: all of it, or the triangle of a tile on the
-/// diagonal.
+/// Calls body(row, rows, keys) for the strips of a tile: all of it, or the
+/// triangle of a tile on the diagonal.
 template <class F>
 HEADRACE_INLINE void for_strips(bool diagonal, int64_t rows, F body) {
   if (!diagonal) return body(int64_t(0), rows, kTile);
@@ -54,8 +54,8 @@ struct Softmax {
   Vec sum[kTile];
 };
 
-/// scores -> exp(scores - new maximum) in rows [row, row + rows); rescales what was summed under the old
-/// maximum.
+/// scores -> exp(scores - new maximum) in rows [row, row + rows); rescales
+/// what was summed under the old maximum.
 HEADRACE_INLINE void softmax_strip(Softmax& state, float* scores, int64_t row, int64_t rows, int64_t keys,
                                    bool first, float* out, int64_t padded) {
   float factor[kTile], after[kTile] = {};

@@ -87,8 +87,8 @@ void rms_norm_backward(const NormBackwardRows& a) {
   }
 }
 
-/// g = dy weight, n = (x - mean) rstd:  dx = rstd (g - mean(g) - n mean(g n)), dweight = sum of dy n, dbias
-/// of dy.
+/// g = dy weight, n = (x - mean) rstd:  dx = rstd (g - mean(g) - n mean(g n)),
+/// dweight = sum of dy n, dbias of dy.
 template <class T>
 void layer_norm_backward(const NormBackwardRows& a) {
   const T* weight = static_cast<const T*>(a.weight);

@@ -85,9 +85,9 @@ void cast(int64_t elems, const void* x, void* y) {
 typedef double VecD __attribute__((vector_size(4 * HEADRACE_LANES)));
 typedef float VecHalfF __attribute__((vector_size(2 * HEADRACE_LANES)));
 
-/// The order of the sum is the same on every instruction set: element i goes to accumulator i % 16,
-/// ascending, and the 16 are added as a tree (0+8, 1+9, ...; then 0+4, ...; 0+2, 1+3; 0+1). Squares of floats
-/// are exact in double.
+/// The order of the sum is the same on every instruction set: element i goes to accumulator i
+/// % 16, ascending, and the 16 are added as a tree (0+8, 1+9, ...; then 0+4, ...; 0+2, 1+3;
+/// 0+1). Squares of floats are exact in double.
 template <class To>
 double round_and_sum_squares(int64_t elems, const float* x, void* y) {
   constexpr int64_t kAccumulators = 16;

@@ -151,9 +151,9 @@ HEADRACE_INLINE Vec scale_by_power(Vec p, Vec shifted, Vec magic) {
 #endif
 }
 
-/// exp within 2 ulp; overflows to infinity, underflows through denormals to 0, NaN stays NaN.
-/// exp(x) = 2^n (1 + r + r^2 p(r)), r = x - n ln 2; p is a Chebyshev fit on |r| <= ln(2)/2 (relative
-/// error 1.1e-8).
+/// exp within 2 ulp; overflows to infinity, underflows through denormals to 0, NaN
+/// stays NaN. exp(x) = 2^n (1 + r + r^2 p(r)), r = x - n ln 2; p is a Chebyshev fit on
+/// |r| <= ln(2)/2 (relative error 1.1e-8).
 HEADRACE_INLINE Vec exp(Vec x) {
   x = vmin(splat(89.0f), vmax(splat(-104.0f), x));
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer, which is then in the low bits

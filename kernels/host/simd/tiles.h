@@ -15,12 +15,13 @@ struct Strided {
   int64_t row_stride, col_stride;
 };
 
-template <int kVectors>
-HEADRACE_INLINE void multiply_block(int64_t depth, Strided a, const float* b, int64_t ldb, float* c,
-                                    int64_t ldc, bool accumulate) {
+/// Not inlined: GCC then keeps every sum in its register, and there are four copies instead of a hundred.
+template <int kVectors, bool kAccumulate>
+__attribute__((noinline)) void multiply_block(int64_t depth, Strided a, const float* b, int64_t ldb, float* c,
+                                              int64_t ldc) {
   Vec sum[kBlockRows][kVectors];
   for (int64_t r = 0; r < kBlockRows; ++r) {
-    for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = accumulate ? load(c + r * ldc + v * kLanes) : Vec{};
+    for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = kAccumulate ? load(c + r * ldc + v * kLanes) : Vec{};
   }
   for (int64_t p = 0; p < depth; ++p) {
     Vec row[kVectors];
@@ -35,27 +36,35 @@ HEADRACE_INLINE void multiply_block(int64_t depth, Strided a, const float* b, in
   }
 }
 
-/// C[rows, cols] (+)= A[rows, depth] B[depth, cols]; rows a multiple of kBlockRows, cols of 16.
-inline void multiply(int64_t rows, int64_t cols, int64_t depth, Strided a, const float* b, int64_t ldb,
-                     float* c, int64_t ldc, bool accumulate) {
-  for (int64_t j = 0; j < cols;) {
-    const bool two = cols - j >= 2 * kLanes;
-    for (int64_t i = 0; i < rows; i += kBlockRows) {
-      const Strided block{a.data + i * a.row_stride, a.row_stride, a.col_stride};
-      float* out = c + i * ldc + j;
-      if (two) {
-        multiply_block<2>(depth, block, b + j, ldb, out, ldc, accumulate);
-      } else {
-        multiply_block<1>(depth, block, b + j, ldb, out, ldc, accumulate);
-      }
-    }
-    j += two ? 2 * kLanes : kLanes;
+template <int kVectors, bool kAccumulate>
+HEADRACE_INLINE void multiply_columns(int64_t rows, int64_t depth, Strided a, const float* b, int64_t ldb,
+                                      float* c, int64_t ldc) {
+  for (int64_t i = 0; i < rows; i += kBlockRows) {
+    const Strided block{a.data + i * a.row_stride, a.row_stride, a.col_stride};
+    multiply_block<kVectors, kAccumulate>(depth, block, b, ldb, c + i * ldc, ldc);
   }
 }
 
+template <bool kAccumulate>
+__attribute__((noinline)) void multiply(int64_t rows, int64_t cols, int64_t depth, Strided a, const float* b,
+                                        int64_t ldb, float* c, int64_t ldc) {
+  int64_t j = 0;
+  for (; j + 2 * kLanes <= cols; j += 2 * kLanes) {
+    multiply_columns<2, kAccumulate>(rows, depth, a, b + j, ldb, c + j, ldc);
+  }
+  if (j < cols) multiply_columns<1, kAccumulate>(rows, depth, a, b + j, ldb, c + j, ldc);
+}
+
+/// C[rows, cols] (+)= A[rows, depth] B[depth, cols]; rows a multiple of kBlockRows, cols of 16.
+HEADRACE_INLINE void multiply(int64_t rows, int64_t cols, int64_t depth, Strided a, const float* b,
+                              int64_t ldb, float* c, int64_t ldc, bool accumulate) {
+  if (accumulate) return multiply<true>(rows, cols, depth, a, b, ldb, c, ldc);
+  multiply<false>(rows, cols, depth, a, b, ldb, c, ldc);
+}
+
 /// to[c, r] = from[r, c]; rows and cols are multiples of 16.
-inline void transpose(int64_t rows, int64_t cols, const float* from, int64_t ld_from, float* to,
-                      int64_t ld_to) {
+__attribute__((noinline)) inline void transpose(int64_t rows, int64_t cols, const float* from,
+                                                int64_t ld_from, float* to, int64_t ld_to) {
   for (int64_t r = 0; r < rows; r += 16) {
     for (int64_t c = 0; c < cols; c += 16) {
       for (int64_t j = 0; j < 16; ++j) {
@@ -65,8 +74,8 @@ inline void transpose(int64_t rows, int64_t cols, const float* from, int64_t ld_
   }
 }
 
-/// rows x head_dim elements of format T to fp32, times factor, padded with zeros to a kAttentionTile x padded
-/// tile.
+/// rows x head_dim elements of format T to fp32, times factor, padded with
+/// zeros to a kAttentionTile x padded tile.
 template <class T>
 HEADRACE_INLINE void load_tile(int64_t rows, int64_t head_dim, const void* from, int64_t stride, float factor,
                                float* to) {
