@@ -3,6 +3,7 @@
 # From a bare checkout to a trained model: installs what is missing (as root; otherwise says what to install), builds
 # the program, trains the demo on English text with state on all three tiers, and lets the model write. Safe to run
 # again: every run is saved in a folder of its own.
+#   scripts/quickstart.sh [--set train.steps=50 ...]     more options for plan and train
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +26,7 @@ echo
 echo "What goes where:"
 places=(
   --set "data.train=[\"$work/text/train.txt\"]" --set "data.valid=[\"$work/text/valid.txt\"]"
-  --set "nvme.paths=[\"$work/nvme\"]" --set "checkpoint.dir=\"$run\"" --set "log.dir=\"$run\""
+  --set "nvme.paths=[\"$work/nvme\"]" --set "checkpoint.dir=\"$run\"" --set "log.dir=\"$run\"" "$@"
 )
 build/headrace plan examples/demo.toml "${places[@]}"
 build/headrace train examples/demo.toml "${places[@]}"
