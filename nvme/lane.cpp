@@ -211,19 +211,20 @@ void Lane::completed(Operation& operation, int result) noexcept {
   const Step step = advance(chunk, result, error_code);
   if (step == Step::again) return engine_->submit(chunk);
 
-  std::exception_ptr error = step == Step::failed ? io_error(chunk, error_code) : nullptr;
+  const bool moved = step == Step::done;
+  std::exception_ptr error = moved ? nullptr : io_error(chunk, error_code);
   Operation* batch = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    leave_engine(chunk, !error);
-    if (error) fail(transfer, error);
+    leave_engine(chunk, moved);
+    if (error) fail(transfer, std::move(error));
     batch = fill();
   }
   submit_all(batch);  // before the check: the drive works meanwhile
-  if (!error) error = check(chunk);
+  error = moved ? check(chunk) : nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (error) fail(transfer, error);
+    if (error) fail(transfer, std::move(error));
     if (chunk.bounce) free_bounces_.push_back(chunk.bounce);
     chunk.next = std::exchange(free_chunks_, &chunk);
     --transfer.chunks;

@@ -30,7 +30,7 @@ struct DirectSupport {
   uint32_t memory_alignment = 0;  ///< bytes, from statx(STATX_DIOALIGN); 4096 where the kernel does not say
   uint32_t offset_alignment = 0;
 };
-/// Writes and reads one block with O_DIRECT in `directory` (a nameless or at once unlinked file).
+/// Writes and reads one block with O_DIRECT in `directory` (in a file that is unlinked at once).
 [[nodiscard]] DirectSupport probe_direct(const std::string& directory);
 
 struct PathSupport {

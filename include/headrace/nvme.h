@@ -23,8 +23,8 @@ namespace headrace::nvme {
 enum class EngineKind : uint8_t { automatic, io_uring, posix };
 
 struct Options {
-  std::string path;               ///< an existing directory; the store makes its own folder in it
-  std::string run_id;             ///< names the folder; empty: made up, unique
+  std::string path{};             ///< an existing directory; the store makes its own folder in it
+  std::string run_id{};           ///< names the folder; empty: made up, unique
   size_t chunk_bytes = 2u << 20;  ///< one I/O request; a multiple of kCrcBytes
   unsigned queue_depth = 16;      ///< requests in flight per direction
   EngineKind engine = EngineKind::automatic;
@@ -60,14 +60,16 @@ class Store {
 
   /// Reserves `bytes` (posix_fallocate, then written once, so that later writes are overwrites). `name` is a
   /// file name, unique in the store. Until written, a read of the extent is an error of the caller
-  /// (CorruptData). Throws IoError with ENOSPC when the drive is too full; nothing is left behind then.
+  /// (CorruptData), and so is a read of a piece whose last write failed. The file's size is `bytes` from now
+  /// on, whatever is written. Throws IoError with ENOSPC when the drive is too full; nothing is left behind
+  /// then.
   ExtentId create(std::string_view name, uint64_t bytes);
   [[nodiscard]] uint64_t extent_bytes(ExtentId id) const;
   [[nodiscard]] std::string extent_path(ExtentId id) const;
 
   /// Starts a transfer of data.size() bytes at `offset` (see kCrcBytes) and returns before the bytes have
-  /// moved; blocks only while too many requests are in flight. Overlapping transfers in flight are an error
-  /// of the caller.
+  /// moved; blocks only while very many (1024 per direction) are in flight. Overlapping transfers in flight
+  /// are an error of the caller.
   Request write(ExtentId id, uint64_t offset, std::span<const std::byte> data);
   Request read(ExtentId id, uint64_t offset, std::span<std::byte> data);
   /// Blocks until the transfer is complete and correct; throws IoError or CorruptData otherwise.
@@ -78,7 +80,7 @@ class Store {
   /// fdatasync of every file written since the last call; an error is reported once and every time after.
   void sync();
 
-  /// Bytes and busy time of reads and writes since construction.
+  /// Bytes and busy time of reads and writes since construction; what create() writes does not count.
   [[nodiscard]] LinkStats read_stats() const;
   [[nodiscard]] LinkStats write_stats() const;
   [[nodiscard]] EngineKind engine() const;          ///< io_uring or posix, never automatic

@@ -9,12 +9,11 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 #include "headrace/error.h"
-#include "kernels/host/host_kernels.h"
-#include "kernels/host/isa.h"
-#include "kernels/host/ranges.h"
+#include "kernels/host/matmul.h"
 
 namespace headrace::kernels::host {
 namespace {
@@ -191,163 +190,21 @@ class MatmulCache {
   std::array<Matmul, 512> entries_;
 };
 
+}  // namespace
+
 bool native_bf16() {
   static const bool native =
       (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
   return native;
 }
 
-bool converts(const Gemm& g, Bf16Products how) {
-  if (g.in == DType::f32 && g.out == DType::f32) return false;
-  if (g.in == DType::f32) return true;  // oneDNN has no fp32 product with a bf16 result
-  return how == Bf16Products::converted || (how == Bf16Products::automatic && !native_bf16());
-}
-
-// Blocks of the conversion, in elements: three fp32 blocks stay in the L2 and L3 caches between their uses.
-constexpr int64_t kBlockM = 512, kBlockN = 1024, kBlockK = 1024;
-constexpr size_t kAlignment = 64;
-
-/// Row length of a converted block: whole cache lines, and not a power of two apart.
-int64_t block_ld(int64_t cols) {
-  return (cols + 15) / 16 * 16 + 16;
-}
-
-/// The parts of scratch that a converted product uses, in floats.
-struct BlockFloats {
-  int64_t a, b, c, bias;
-  int64_t total() const { return a + b + c + bias; }
-};
-
-BlockFloats block_floats(const Gemm& g) {
-  const int64_t m = std::min(g.m, kBlockM), n = std::min(g.n, kBlockN), k = std::min(g.k, kBlockK);
-  const int64_t a = g.in == DType::f32 ? 0 : g.trans_a ? k * block_ld(m) : m * block_ld(k);
-  const int64_t b = g.in == DType::f32 ? 0 : g.trans_b ? n * block_ld(k) : k * block_ld(n);
-  return {a, b, g.out == DType::f32 ? 0 : m * block_ld(n), block_ld(n)};
-}
-
-/// Converts rows x cols elements; rows are `ld` apart on both sides.
-void cast_matrix(int64_t rows, int64_t cols, const void* from, DType from_type, int64_t from_ld, void* to,
-                 DType to_type, int64_t to_ld) {
-  const auto cast_row = isa_kernels().cast[size_t(from_type)][size_t(to_type)];
-  parallel_rows(rows, cols, [=](int64_t first, int64_t count) {
-    for (int64_t row = first; row < first + count; ++row) {
-      cast_row(cols, element(from, row * from_ld, from_type), element(to, row * to_ld, to_type));
-    }
-  });
-}
-
-/// One block of the product as an fp32 product, its operands converted when `run` wants them.
-struct Block {
-  int64_t i, j, p;  ///< where it starts in m, n, k
-  Gemm product;
-};
-
-Block block_at(const Gemm& g, int64_t i, int64_t j, int64_t p) {
-  Block block{i, j, p, g};
-  Gemm& f = block.product;
-  f.m = std::min(kBlockM, g.m - i);
-  f.n = std::min(kBlockN, g.n - j);
-  f.k = std::min(kBlockK, g.k - p);
-  f.a = element(g.a, g.trans_a ? p * g.lda + i : i * g.lda + p, g.in);
-  f.b = element(g.b, g.trans_b ? j * g.ldb + p : p * g.ldb + j, g.in);
-  f.c = element(g.c, i * g.ldc + j, g.out);
-  f.bias = p == 0 ? element(g.bias, j, g.in) : nullptr;
-  f.accumulate = g.accumulate || p > 0;
-  if (g.in == DType::bf16) {
-    f.lda = block_ld(g.trans_a ? f.m : f.k);
-    f.ldb = block_ld(g.trans_b ? f.k : f.n);
-    f.in = DType::f32;
-  }
-  if (g.out == DType::bf16) {
-    f.ldc = block_ld(f.n);
-    f.out = DType::f32;
-  }
-  return block;
-}
-
-template <class F>
-void for_blocks(const Gemm& g, F body) {
-  for (int64_t i = 0; i < g.m; i += kBlockM) {
-    for (int64_t j = 0; j < g.n; j += kBlockN) {
-      for (int64_t p = 0; p < g.k; p += kBlockK) body(block_at(g, i, j, p));
-    }
-  }
-}
-
-void converted_gemm(const Gemm& g, Scratch scratch) {
-  const BlockFloats floats = block_floats(g);
-  const size_t block_bytes = size_t(floats.total()) * sizeof(float);
-  HEADRACE_CHECK(scratch.bytes >= block_bytes, "scratch smaller than asked for");
-  float* a = reinterpret_cast<float*>(scratch.data);
-  float* b = a + floats.a;
-  float* c = b + floats.b;
-  float* bias = c + floats.c;
-  MatmulCache& cache = MatmulCache::of_this_thread();
-  for_blocks(g, [&](const Block& block) {
-    Gemm f = block.product;
-    if (g.in == DType::bf16) {
-      cast_matrix(g.trans_a ? f.k : f.m, g.trans_a ? f.m : f.k, f.a, g.in, g.lda, a, DType::f32, f.lda);
-      cast_matrix(g.trans_b ? f.n : f.k, g.trans_b ? f.k : f.n, f.b, g.in, g.ldb, b, DType::f32, f.ldb);
-      if (f.bias) cast_matrix(1, f.n, f.bias, g.in, f.n, bias, DType::f32, f.n);
-      f.a = a;
-      f.b = b;
-      if (f.bias) f.bias = bias;
-    }
-    void* out = f.c;
-    if (g.out == DType::bf16) f.c = c;
-    cache.run(cache.get(shape_of(f)), f, {scratch.data + block_bytes, scratch.bytes - block_bytes});
-    const bool last = block.p + f.k == g.k;
-    if (g.out == DType::bf16 && last) cast_matrix(f.m, f.n, c, DType::f32, f.ldc, out, g.out, g.ldc);
-  });
-}
-
-/// No products to add: C is what the sum of nothing leaves.
-void empty_gemm(const Gemm& g) {
-  for (int64_t i = 0; i < g.m; ++i) {
-    void* row = element(g.c, i * g.ldc, g.out);
-    if (g.bias && g.accumulate) {
-      isa_kernels().accumulate[size_t(g.in)](g.n, g.bias, static_cast<float*>(row));
-    } else if (g.bias) {
-      isa_kernels().cast[size_t(g.in)][size_t(g.out)](g.n, g.bias, row);
-    } else if (!g.accumulate) {
-      std::fill_n(static_cast<std::byte*>(row), size_t(g.n) * dtype_bytes(g.out), std::byte{0});
-    }
-  }
-}
-
-}  // namespace
-
-void gemm(const Gemm& g, Scratch scratch, Bf16Products how) {
-  HEADRACE_CHECK(!g.accumulate || g.out == DType::f32, "only fp32 results accumulate");
-  if (g.m == 0 || g.n == 0) return;
-  if (g.k == 0) return empty_gemm(g);
-  // oneDNN asks for nothing, but cache lines that are not split are faster.
-  const size_t skip = size_t(-reinterpret_cast<uintptr_t>(scratch.data) % kAlignment);
-  HEADRACE_CHECK(scratch.bytes >= skip, "scratch smaller than asked for");
-  scratch = {scratch.data + skip, scratch.bytes - skip};
-  if (converts(g, how)) return converted_gemm(g, scratch);
+void matmul(const Gemm& g, Scratch scratch) {
   MatmulCache& cache = MatmulCache::of_this_thread();
   cache.run(cache.get(shape_of(g)), g, scratch);
 }
 
-size_t gemm_scratch_bytes(const Gemm& shape, Bf16Products how) {
-  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return kAlignment;
-  MatmulCache& cache = MatmulCache::of_this_thread();
-  const float some_bias = 0.0f;
-  size_t bytes = 0;
-  for (const void* bias : {static_cast<const void*>(nullptr), static_cast<const void*>(&some_bias)}) {
-    Gemm g = shape;
-    g.bias = bias;
-    if (!converts(g, how)) {
-      bytes = std::max(bytes, cache.get(shape_of(g)).scratch_bytes);
-      continue;
-    }
-    const size_t block_bytes = size_t(block_floats(g).total()) * sizeof(float);
-    for_blocks(g, [&](const Block& block) {
-      bytes = std::max(bytes, block_bytes + cache.get(shape_of(block.product)).scratch_bytes);
-    });
-  }
-  return kAlignment + bytes;
+size_t matmul_scratch_bytes(const Gemm& shape) {
+  return MatmulCache::of_this_thread().get(shape_of(shape)).scratch_bytes;
 }
 
 }  // namespace headrace::kernels::host

@@ -5,8 +5,8 @@
 #include <array>
 #include <memory>
 
-#include "counted_new.h"
 #include "device/device.h"
+#include "tests/counted_new.h"
 
 namespace headrace {
 namespace {

@@ -92,6 +92,16 @@ TEST(Gemm, ConvertedBlocksJoinAtTheirEdges) {
   }
 }
 
+TEST(Gemm, RowsAPageApartAreCopiedRight) {
+  // 1024 and 2048 floats from row to row: the blocks that are copied closer together.
+  for (int flags = 0; flags < 4; ++flags) {
+    const bool ta = flags & 1, tb = flags & 2;
+    check_gemm({20, 1024 - kSlack, 30, ta, tb, true, true, DType::f32, DType::f32});
+    check_gemm({20, 30, 2048 - kSlack, ta, tb, false, true, DType::f32, DType::f32});
+    check_gemm({600, 40, 1024 - kSlack, ta, tb, true, false, DType::f32, DType::f32});
+  }
+}
+
 TEST(Gemm, EmptyProductsLeaveBiasOrNothing) {
   InlineStream stream;
   Tensor bias(DType::f32, {2.0, 3.0}), out(DType::f32, {10.0, 20.0, 30.0, 40.0});

@@ -231,16 +231,18 @@ TEST_P(StoreConformance, NothingToWaitForReturnsAtOnce) {
 TEST_P(StoreConformance, ManyRequestsMayBeInFlightAndAreWaitedForInAnyOrder) {
   constexpr size_t kRequests = 3000;  // more than a lane keeps records of
   ExtentStore store = make_store();
-  const ExtentId id = store.create("many", 4 * kCrcBytes);
-  const Buffer buffer(4 * kCrcBytes, 4);
-  store.wait(store.write(id, 0, buffer.span()));
+  const ExtentId id = store.create("small", 4096);
+  const Buffer buffers(kRequests * 4096);
+  fill(buffers.span().first(4096), 4);
+  store.wait(store.write(id, 0, buffers.span().first(4096)));
   std::vector<Request> requests;
-  const ExtentId small = store.create("small", 4096);
-  store.wait(store.write(small, 0, buffer.span().first(4096)));
-  for (size_t i = 0; i < kRequests; ++i) requests.push_back(store.read(small, 0, buffer.span().first(4096)));
+  for (size_t i = 0; i < kRequests; ++i) {
+    requests.push_back(store.read(id, 0, buffers.span().subspan(i * 4096, 4096)));
+  }
   std::ranges::reverse(requests);
   for (const Request& request : requests) store.wait(request);
   for (const Request& request : requests) EXPECT_TRUE(store.done(request));
+  EXPECT_TRUE(holds(buffers.span().last(4096), 4));
 }
 
 TEST_P(StoreConformance, ThreadsShareAStore) {

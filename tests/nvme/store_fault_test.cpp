@@ -186,8 +186,11 @@ TEST_F(StoreFaults, ErrorsNobodyWaitsForDoNotBlockForEver) {
   store_.wait(store_.write(id, 0, data_.span().first(4096)));
   plan_.on_result = [](Operation&, int, unsigned) { return -EIO; };
   plan_.armed = true;
+  const Buffer buffers((Lane::kMaxTransfers + 1) * 4096);
   const auto flood = [&] {
-    for (unsigned i = 0; i <= Lane::kMaxTransfers; ++i) (void)store_.read(id, 0, in_.span().first(4096));
+    for (unsigned i = 0; i <= Lane::kMaxTransfers; ++i) {
+      (void)store_.read(id, 0, buffers.span().subspan(i * 4096, 4096));
+    }
   };
   EXPECT_THROW(flood(), IoError);
 }

@@ -29,43 +29,58 @@ HEADRACE_INLINE T* row_at(void* base, int64_t row, int64_t stride) {
   return static_cast<T*>(base) + row * stride;
 }
 
-/// Sets what a query may not see in a tile on the diagonal: column > row.
-HEADRACE_INLINE void mask_diagonal(float* scores, int64_t rows, float value) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = r + 1; c < kTile; ++c) scores[r * kTile + c] = value;
+/// A tile on the diagonal is worked on in strips of this many queries: strip s sees its first kStrip (s + 1)
+/// keys.
+constexpr int64_t kStrip = 16;
+
+/// Calls body(row, rows, keys) for the strips of a tile: all of it, or the triangle of a tile on the
+/// diagonal.
+template <class F>
+HEADRACE_INLINE void for_strips(bool diagonal, int64_t rows, F body) {
+  if (!diagonal) return body(int64_t(0), rows, kTile);
+  for (int64_t r = 0; r < rows; r += kStrip) body(r, rows - r < kStrip ? rows - r : kStrip, r + kStrip);
+}
+
+/// Hides what a query of a strip may not see: in its last kStrip keys, those after itself.
+HEADRACE_INLINE void mask_strip(float* scores, int64_t row, int64_t rows, int64_t keys) {
+  for (int64_t r = row; r < row + rows; ++r) {
+    for (int64_t c = r + 1; c < keys; ++c) scores[r * kTile + c] = -__builtin_inff();
   }
 }
 
-/// Running maximum and denominator of every query of a tile.
+/// Running maximum, and denominator lane by lane, of every query of a tile.
 struct Softmax {
   float max[kTile];
-  float sum[kTile];
+  Vec sum[kTile];
 };
 
-/// scores -> exp(scores - new maximum); rescales what was summed under the old maximum.
-HEADRACE_INLINE void softmax_tile(Softmax& state, float* scores, int64_t rows, float* out, int64_t padded) {
-  for (int64_t r = 0; r < rows; ++r) {
+/// scores -> exp(scores - new maximum) in rows [row, row + rows); rescales what was summed under the old
+/// maximum.
+HEADRACE_INLINE void softmax_strip(Softmax& state, float* scores, int64_t row, int64_t rows, int64_t keys,
+                                   bool first, float* out, int64_t padded) {
+  float factor[kTile], after[kTile] = {};
+  for (int64_t r = row; r < row + rows; ++r) {
+    const float* s = scores + r * kTile;
+    Vec highest = vmax(splat(state.max[r]), load(s));
+    for (int64_t c = kLanes; c < keys; c += kLanes) highest = vmax(load(s + c), highest);
+    after[r] = horizontal_max(highest);
+  }
+  for (int64_t r = row; r < row + rows; r += kLanes) {
+    store(factor + r, exp(load(state.max + r) - load(after + r)));
+  }
+  for (int64_t r = row; r < row + rows; ++r) {
     float* s = scores + r * kTile;
-    Vec highest = load(s);
-    for (int64_t c = kLanes; c < kTile; c += kLanes) highest = vmax(load(s + c), highest);
-    const float before = state.max[r];
-    const float in_tile = horizontal_max(highest);
-    const float after = in_tile > before ? in_tile : before;
     Vec sum{};
-    for (int64_t c = 0; c < kTile; c += kLanes) {
-      const Vec e = exp(load(s + c) - after);
+    for (int64_t c = 0; c < keys; c += kLanes) {
+      const Vec e = exp(load(s + c) - after[r]);
       store(s + c, e);
       sum += e;
     }
-    state.max[r] = after;
-    if (after == before) {
-      state.sum[r] += horizontal_sum(sum);
-      continue;
-    }
-    const float factor = __builtin_expf(before - after);  // 0 for the first tile
-    state.sum[r] = state.sum[r] * factor + horizontal_sum(sum);
-    for (int64_t i = 0; i < padded; i += kLanes)
-      store(out + r * padded + i, load(out + r * padded + i) * factor);
+    state.sum[r] = state.sum[r] * factor[r] + sum;
+    state.max[r] = after[r];
+    if (first || factor[r] == 1.0f) continue;
+    float* o = out + r * padded;
+    for (int64_t i = 0; i < padded; i += kLanes) store(o + i, load(o + i) * factor[r]);
   }
 }
 
@@ -94,24 +109,27 @@ void attention_forward(const AttentionHead& a) {
     const int64_t rows = rows_in_tile(a.seq, i);
     const int64_t computed = padded_rows(rows);
     load_tile<T>(rows, a.head_dim, row_at<T>(a.q, i * kTile, a.qkv_stride), a.qkv_stride, a.scale, query);
-    clear(sum, tile_floats);
     Softmax state;
     for (int64_t r = 0; r < kTile; ++r) {
       state.max[r] = -__builtin_inff();
-      state.sum[r] = 0.0f;
+      state.sum[r] = Vec{};
     }
     for (int64_t j = 0; j <= i; ++j) {
-      multiply(computed, kTile, padded, {query, padded, 1}, keys + j * tile_floats, kTile, scores, kTile,
-               false);
-      if (j == i) mask_diagonal(scores, computed, -__builtin_inff());
-      softmax_tile(state, scores, computed, sum, padded);
-      multiply(computed, padded, kTile, {scores, kTile, 1}, values + j * tile_floats, padded, sum, padded,
-               true);
+      const float* tile_keys = keys + j * tile_floats;
+      const float* tile_values = values + j * tile_floats;
+      for_strips(j == i, computed, [&](int64_t r, int64_t strip, int64_t seen) {
+        float* s = scores + r * kTile;
+        multiply(strip, seen, padded, {query + r * padded, padded, 1}, tile_keys, kTile, s, kTile, false);
+        if (j == i) mask_strip(scores, r, strip, seen);
+        softmax_strip(state, scores, r, strip, seen, j == 0, sum, padded);
+        multiply(strip, padded, seen, {s, kTile, 1}, tile_values, padded, sum + r * padded, padded, j > 0);
+      });
     }
     for (int64_t r = 0; r < rows; ++r) {
-      store_tile<T>(1, a.head_dim, sum + r * padded, 1.0f / state.sum[r],
+      const float total = horizontal_sum(state.sum[r]);
+      store_tile<T>(1, a.head_dim, sum + r * padded, 1.0f / total,
                     row_at<T>(a.out, i * kTile + r, a.out_stride), a.out_stride);
-      a.lse[i * kTile + r] = state.max[r] + __builtin_logf(state.sum[r]);
+      a.lse[i * kTile + r] = state.max[r] + __builtin_logf(total);
     }
   }
 }
@@ -139,15 +157,38 @@ HEADRACE_INLINE BackwardWork carve_backward(float* work, int64_t tiles, int64_t 
 }
 
 /// probs = exp(scores - lse); dscores = probs (dprobs - delta), where delta = sum of dout * out.
-HEADRACE_INLINE void softmax_backward_tile(const float* lse, const float* delta, float* probs, float* dscores,
-                                           int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < kTile; c += kLanes) {
-      const Vec p = exp(load(probs + r * kTile + c) - lse[r]);
-      store(probs + r * kTile + c, p);
-      store(dscores + r * kTile + c, p * (load(dscores + r * kTile + c) - delta[r]));
+HEADRACE_INLINE void softmax_backward_strip(const float* lse, const float* delta, float* probs,
+                                            float* dscores, int64_t row, int64_t rows, int64_t keys) {
+  for (int64_t r = row; r < row + rows; ++r) {
+    for (int64_t c = r * kTile; c < r * kTile + keys; c += kLanes) {
+      const Vec p = exp(load(probs + c) - lse[r]);
+      store(probs + c, p);
+      store(dscores + c, p * (load(dscores + c) - delta[r]));
     }
   }
+}
+
+/// Scores, their gradients, and what they add to the queries' and the keys' gradients, of one tile.
+HEADRACE_INLINE void backward_tile(const BackwardWork& w, int64_t at, int64_t computed, int64_t padded,
+                                   bool diagonal, bool first, const float* lse, const float* delta) {
+  for_strips(diagonal, computed, [&](int64_t r, int64_t strip, int64_t seen) {
+    float* p = w.probs + r * kTile;
+    float* ds = w.dscores + r * kTile;
+    multiply(strip, seen, padded, {w.query + r * padded, padded, 1}, w.keys_t + at, kTile, p, kTile, false);
+    multiply(strip, seen, padded, {w.dout + r * padded, padded, 1}, w.values_t + at, kTile, ds, kTile, false);
+    if (diagonal) mask_strip(w.probs, r, strip, seen);
+    softmax_backward_strip(lse, delta, w.probs, w.dscores, r, strip, seen);
+    multiply(strip, padded, seen, {ds, kTile, 1}, w.keys + at, padded, w.dquery + r * padded, padded, !first);
+  });
+  // Keys of a diagonal tile are seen by the queries from their own strip on.
+  for_strips(diagonal, diagonal ? computed : kTile, [&](int64_t r, int64_t strip, int64_t) {
+    const int64_t q = diagonal ? r : 0, queries = computed - q;
+    const int64_t keys = diagonal ? strip : kTile, from = q * kTile + r, to = at + r * padded;
+    multiply(keys, padded, queries, {w.probs + from, 1, kTile}, w.dout + q * padded, padded, w.dvalues + to,
+             padded, true);
+    multiply(keys, padded, queries, {w.dscores + from, 1, kTile}, w.query + q * padded, padded, w.dkeys + to,
+             padded, true);
+  });
 }
 
 /// One tile of queries of one head against all tiles of keys before it.
@@ -176,16 +217,8 @@ HEADRACE_INLINE void backward_queries(const AttentionHead& a, const BackwardWork
     }
     delta[r] = horizontal_sum(sum);
   }
-  clear(w.dquery, tile_floats);
   for (int64_t j = 0; j <= i; ++j) {
-    const int64_t at = j * tile_floats;
-    multiply(computed, kTile, padded, {w.query, padded, 1}, w.keys_t + at, kTile, w.probs, kTile, false);
-    multiply(computed, kTile, padded, {w.dout, padded, 1}, w.values_t + at, kTile, w.dscores, kTile, false);
-    if (j == i) mask_diagonal(w.probs, computed, -__builtin_inff());
-    softmax_backward_tile(lse, delta, w.probs, w.dscores, computed);
-    multiply(kTile, padded, computed, {w.probs, 1, kTile}, w.dout, padded, w.dvalues + at, padded, true);
-    multiply(kTile, padded, computed, {w.dscores, 1, kTile}, w.query, padded, w.dkeys + at, padded, true);
-    multiply(computed, padded, kTile, {w.dscores, kTile, 1}, w.keys + at, padded, w.dquery, padded, true);
+    backward_tile(w, j * tile_floats, computed, padded, j == i, j == 0, lse, delta);
   }
   store_tile<T>(rows, a.head_dim, w.dquery, a.scale, row_at<T>(a.dq, i * kTile, a.qkv_stride) + column,
                 a.qkv_stride);

@@ -15,15 +15,11 @@ double cross_entropy_row(int64_t vocab, float grad_scale, const float* logits, i
   }
   const float at_label = logits[label];  // before dlogits may overwrite it
   const Vec lowest = splat(-__builtin_inff());
-  Vec max = lowest;
-  for_vectors(vocab,
-              [&](int64_t i, auto lanes) { max = vmax(keep(load(logits + i, lanes), lowest, lanes), max); });
-  const float top = horizontal_max(max);
-  Vec sum[2] = {};  // two chains hide the latency of the addition
-  for_vectors(vocab, [&](int64_t i, auto lanes) {
-    sum[(i / kLanes) & 1] += keep(exp(load(logits + i, lanes) - top), Vec{}, lanes);
-  });
-  const float total = horizontal_sum(sum[0] + sum[1]);
+  const float top = horizontal_max(reduce(
+      vocab, lowest, [&](int64_t i, auto lanes) { return keep(load(logits + i, lanes), lowest, lanes); },
+      [](Vec a, Vec b) { return vmax(b, a); }));
+  const float total = sum_over(
+      vocab, [&](int64_t i, auto lanes) { return keep(exp(load(logits + i, lanes) - top), Vec{}, lanes); });
   if (grad) {
     const float factor = grad_scale / total;
     const float one_hot = __builtin_expf(at_label - top) / total - 1.0f;

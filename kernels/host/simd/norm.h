@@ -6,14 +6,6 @@
 
 namespace headrace::kernels::host::HEADRACE_ISA {
 
-/// Sum over i < n of term(i, lanes); terms must be 0 in lanes beyond n.
-template <class F>
-HEADRACE_INLINE float sum_over(int64_t n, F term) {
-  Vec sum[2] = {};
-  for_vectors(n, [&](int64_t i, auto lanes) { sum[(i / kLanes) & 1] += term(i, lanes); });
-  return horizontal_sum(sum[0] + sum[1]);
-}
-
 HEADRACE_INLINE float reciprocal_root(float x) {
   return 1.0f / __builtin_sqrtf(x);
 }

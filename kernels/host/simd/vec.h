@@ -10,6 +10,10 @@
 
 #include "kernels/host/isa.h"
 
+#if HEADRACE_LANES > 4
+#include <immintrin.h>  // always inlined; the maskz forms, as GCC 12 warns about the plain ones in its own header
+#endif
+
 #define HEADRACE_INLINE inline __attribute__((always_inline))
 
 namespace headrace::kernels::host::HEADRACE_ISA {
@@ -22,11 +26,28 @@ typedef uint16_t VecH __attribute__((vector_size(2 * HEADRACE_LANES)));
 typedef float VecMemory __attribute__((vector_size(4 * HEADRACE_LANES), aligned(4), may_alias));
 typedef uint16_t VecHMemory __attribute__((vector_size(2 * HEADRACE_LANES), aligned(2), may_alias));
 
+// x + 0 would cost an addition, as -0 + 0 is not -0.
 HEADRACE_INLINE Vec splat(float x) {
-  return Vec{} + x;
+  return x - Vec{};
 }
+/// a > b ? a : b, so that a NaN in b stays.
 HEADRACE_INLINE Vec vmax(Vec a, Vec b) {
+#if HEADRACE_LANES == 16
+  return Vec(_mm512_maskz_max_ps(__mmask16(-1), __m512(a), __m512(b)));
+#elif HEADRACE_LANES == 8
+  return Vec(_mm256_max_ps(__m256(a), __m256(b)));
+#else
   return a > b ? a : b;
+#endif
+}
+HEADRACE_INLINE Vec vmin(Vec a, Vec b) {
+#if HEADRACE_LANES == 16
+  return Vec(_mm512_maskz_min_ps(__mmask16(-1), __m512(a), __m512(b)));
+#elif HEADRACE_LANES == 8
+  return Vec(_mm256_min_ps(__m256(a), __m256(b)));
+#else
+  return a < b ? a : b;
+#endif
 }
 
 HEADRACE_INLINE Vec load(const float* p) {
@@ -91,29 +112,50 @@ HEADRACE_INLINE void for_vectors(int64_t n, F body) {
   if (i < n) body(i, Part{n - i});
 }
 
+/// The lanes combined as a tree: i with i + kLanes/2 first.
+template <class F>
+HEADRACE_INLINE float horizontal(Vec x, F combine) {
+#if HEADRACE_LANES == 16
+  const auto eight = combine(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7),
+                             __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+#elif HEADRACE_LANES == 8
+  const auto eight = x;
+#endif
+#if HEADRACE_LANES > 4
+  const auto four = combine(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
+                            __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
+#else
+  const auto four = x;
+#endif
+  const auto two = combine(four, __builtin_shufflevector(four, four, 2, 3, 2, 3));
+  return combine(two, __builtin_shufflevector(two, two, 1, 1, 1, 1))[0];
+}
 HEADRACE_INLINE float horizontal_sum(Vec x) {
-  float lane[kLanes];
-  store(lane, x);
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t i = 0; i < width; ++i) lane[i] += lane[i + width];
-  }
-  return lane[0];
+  return horizontal(
+      x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 HEADRACE_INLINE float horizontal_max(Vec x) {
-  float lane[kLanes];
-  store(lane, x);
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-  }
-  return lane[0];
+  return horizontal(
+      x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
+}
+
+/// p 2^n for integers n, where `shifted` is n + magic; denormal and infinite where that is the answer.
+HEADRACE_INLINE Vec scale_by_power(Vec p, Vec shifted, Vec magic) {
+#if HEADRACE_LANES == 16
+  return Vec(_mm512_maskz_scalef_ps(__mmask16(-1), __m512(p), __m512(shifted - magic)));
+#else
+  // Two factors: 2^-150 and 2^128 are out of fp32's normal range.
+  const VecI power = VecI(shifted) - VecI(magic);
+  const VecI half = power >> 1;
+  return p * Vec((half + 127) << 23) * Vec((power - half + 127) << 23);
+#endif
 }
 
 /// exp within 2 ulp; overflows to infinity, underflows through denormals to 0, NaN stays NaN.
 /// exp(x) = 2^n (1 + r + r^2 p(r)), r = x - n ln 2; p is a Chebyshev fit on |r| <= ln(2)/2 (relative
 /// error 1.1e-8).
 HEADRACE_INLINE Vec exp(Vec x) {
-  x = x < splat(-104.0f) ? splat(-104.0f) : x;
-  x = x > splat(89.0f) ? splat(89.0f) : x;
+  x = vmin(splat(89.0f), vmax(splat(-104.0f), x));
   const Vec magic = splat(0x1.8p23f);  // adding it rounds to an integer, which is then in the low bits
   const Vec shifted = x * 0x1.715476p+0f + magic;
   const Vec n = shifted - magic;
@@ -123,16 +165,44 @@ HEADRACE_INLINE Vec exp(Vec x) {
   p = p * r + 0x1.555516p-5f;
   p = p * r + 0x1.5554d8p-3f;
   p = p * r + 0.5f;
-  p = (r * r) * p + r + 1.0f;
-  const VecI power = VecI(shifted) - VecI(magic);
-  const VecI half = power >> 1;
-  // Two factors: 2^-150 and 2^128 are out of fp32's normal range.
-  return p * Vec((half + 127) << 23) * Vec((power - half + 127) << 23);
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  return scale_by_power(p, shifted, magic);
 }
 
-/// 1 / (1 + exp(-x))
+/// 1 / x for normal x with a normal inverse, within 1 ulp or so.
+HEADRACE_INLINE Vec reciprocal(Vec x) {
+#if HEADRACE_LANES == 16
+  // A division takes 16 cycles; 14 bits and one step of Newton's method take 3.
+  const Vec y = Vec(_mm512_maskz_rcp14_ps(__mmask16(-1), __m512(x)));
+  return y + y * (1.0f - x * y);
+#else
+  return 1.0f / x;
+#endif
+}
+
+/// 1 / (1 + exp(-x)); 0 below -88.
 HEADRACE_INLINE Vec sigmoid(Vec x) {
-  return 1.0f / (1.0f + exp(-x));
+  return x < splat(-88.0f) ? Vec{} : reciprocal(1.0f + exp(-x));
+}
+
+/// start combined with term(0, lanes), term(kLanes, lanes) ... below n, in four chains that hide the latency.
+template <class F, class G>
+HEADRACE_INLINE Vec reduce(int64_t n, Vec start, F term, G combine) {
+  Vec chain[4] = {start, start, start, start};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int64_t c = 0; c < 4; ++c) chain[c] = combine(chain[c], term(i + c * kLanes, Full{}));
+  }
+  for (; i + kLanes <= n; i += kLanes) chain[0] = combine(chain[0], term(i, Full{}));
+  if (i < n) chain[1] = combine(chain[1], term(i, Part{n - i}));
+  return combine(combine(chain[0], chain[1]), combine(chain[2], chain[3]));
+}
+
+/// Sum over i < n of term(i, lanes); terms must be 0 in lanes beyond n.
+template <class F>
+HEADRACE_INLINE float sum_over(int64_t n, F term) {
+  return horizontal_sum(reduce(n, Vec{}, term, [](Vec a, Vec b) { return a + b; }));
 }
 
 }  // namespace headrace::kernels::host::HEADRACE_ISA

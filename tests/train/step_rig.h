@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model, an engine and the trainer's memory, put together by hand for tests of single steps.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "train/saving.h"
+#include "train/step.h"
+
+namespace headrace::test {
+
+struct RigOptions {
+  ModelConfig model;
+  StepShape shape;
+  EngineOptions engine;
+  uint64_t seed = 1;
+};
+
+inline EngineOptions rig_engine(const Model& model, const RigOptions& o) {
+  EngineOptions engine = o.engine;
+  engine.device = DeviceChoice::host;
+  engine.workspace_bytes = StepMemory(model, o.shape).bytes();
+  engine.activation_bytes = model.activation_bytes(o.shape.micro_batch, o.shape.seq_len);
+  engine.activation_count = activation_count(model.stages(), o.shape.grad_accum);
+  return engine;
+}
+
+class StepRig {
+ public:
+  explicit StepRig(const RigOptions& o)
+      : model(make_model(o.model, o.engine.precision, DeviceKind::host)),
+        memory(*model, o.shape),
+        order(*model),
+        engine(rig_engine(*model, o), {model->units().begin(), model->units().end()}) {
+    memory.place(engine.workspace());
+    initialize_run(engine, *model, o.seed, o.engine.precision);
+  }
+  [[nodiscard]] StepContext context() { return {engine, *model, memory, order}; }
+
+  /// Weights, lo, m and v of every unit, byte by byte.
+  std::vector<std::byte> state() {
+    std::vector<std::byte> all;
+    for (uint32_t u = 0; u < engine.units().size(); ++u) {
+      engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
+        const auto n = size_t(tile.elems);
+        const auto append = [&](const void* data, size_t bytes) {
+          const auto* from = static_cast<const std::byte*>(data);
+          all.insert(all.end(), from, from + bytes);
+        };
+        append(tile.weights, n * (tile.lo ? 2 : 4));
+        if (tile.lo) append(tile.lo, n * 2);
+        append(tile.m, n * 4);
+        append(tile.v, n * 4);
+      });
+    }
+    return all;
+  }
+
+  std::unique_ptr<Model> model;
+  StepMemory memory;
+  GatherOrder order;
+  Engine engine;
+};
+
+inline EngineOptions roomy_engine(DType precision, Placement placement, const std::string& path) {
+  EngineOptions engine;
+  engine.precision = precision;
+  engine.device_memory = engine.host_memory = 512u << 20;
+  engine.placement = placement;
+  if (!path.empty()) engine.nvme.paths = {path};
+  return engine;
+}
+
+}  // namespace headrace::test
