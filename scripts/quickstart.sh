@@ -3,6 +3,7 @@
 # From a bare checkout to a trained model: installs what is missing (as root; otherwise says what to install), builds
 # the program, trains the demo on English text with state on all three tiers, and lets the model write. Safe to run
 # again: every run is saved in a folder of its own.
+#   scripts/quickstart.sh [--set train.steps=50 ...]     more options for plan and train
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,9 +12,9 @@ scripts/dependencies.sh
 # The text is worth having but not needed: without it the demo reads licence texts.
 scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
 
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build-configure.log 2>&1 ||
-  { cat build-configure.log; exit 1; }
-mv build-configure.log build/configure.log
+mkdir -p build
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 ||
+  { cat build/configure.log; exit 1; }
 echo "Building (2 to 4 minutes the first time)"
 cmake --build build --target headrace -j "$(nproc)"
 
@@ -25,7 +26,7 @@ echo
 echo "What goes where:"
 places=(
   --set "data.train=[\"$work/text/train.txt\"]" --set "data.valid=[\"$work/text/valid.txt\"]"
-  --set "nvme.paths=[\"$work/nvme\"]" --set "checkpoint.dir=\"$run\"" --set "log.dir=\"$run\""
+  --set "nvme.paths=[\"$work/nvme\"]" --set "checkpoint.dir=\"$run\"" --set "log.dir=\"$run\"" "$@"
 )
 build/headrace plan examples/demo.toml "${places[@]}"
 build/headrace train examples/demo.toml "${places[@]}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `headrace generate`: continues a text with a saved run's model, byte by byte.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -10,6 +11,17 @@
 #include "train/trainer.h"
 
 namespace headrace::cli {
+
+namespace {
+
+/// A terminal would obey control bytes; a file or pipe gets every byte as it is.
+int shown(int32_t byte) {
+  static const bool kTerminal = isatty(STDOUT_FILENO) == 1;
+  const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+  return kTerminal && control ? '?' : byte;
+}
+
+}  // namespace
 
 int run_generate(const GenerateCommand& command) {
   const auto saved = SavedRun::newest(
@@ -31,7 +43,7 @@ int run_generate(const GenerateCommand& command) {
     generate(loaded.config, saved->folder(), prompt, command.tokens, command.temperature, command.seed,
              [](int32_t token) {
                // Ids beyond the bytes exist when model.vocab was given larger; they have no text.
-               if (token < 256) std::putchar(token);
+               if (token < 256) std::putchar(shown(token));
                std::fflush(stdout);
              });
   } catch (const ConfigError& error) {
