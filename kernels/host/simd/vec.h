@@ -11,7 +11,8 @@
 #include "kernels/host/isa.h"
 
 #if HEADRACE_LANES > 4
-#include <immintrin.h>  // always inlined; the maskz forms, as GCC 12 warns about the plain ones in its own header
+// The maskz forms are used, as GCC 12 warns about the plain ones in its own header.
+#include <immintrin.h>
 #endif
 
 #define HEADRACE_INLINE inline __attribute__((always_inline))
