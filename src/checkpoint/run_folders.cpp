@@ -145,6 +145,26 @@ void remove_step_folder(const std::string& dir, const StepFolder& folder) {
   remove_tree(aside);
 }
 
+std::optional<std::string> set_aside(const std::string& dir) {
+  const std::vector<StepFolder> folders = step_folders(dir);
+  if (folders.empty()) return std::nullopt;
+  std::string target;
+  for (unsigned number = 1;; ++number) {
+    target = fmt::format("{}/earlier-{}", dir, number);
+    if (::mkdir(target.c_str(), 0777) == 0) break;
+    if (errno != EEXIST) throw IoError("make the folder", target, errno);
+  }
+  for (const StepFolder& folder : folders) {
+    const std::string to = target + "/" + step_folder_name(folder.step);
+    if (::rename(folder.path.c_str(), to.c_str()) != 0 && errno != ENOENT) {
+      throw IoError("rename to " + to, folder.path, errno);
+    }
+  }
+  sync_folder(target);
+  sync_folder(dir);
+  return target;
+}
+
 void remove_dead_temp_folders(const std::string& dir) {
   std::vector<std::string> names = names_in(dir);
   std::erase_if(names, [](const std::string& name) { return !name.starts_with(kTempPrefix); });

@@ -48,6 +48,9 @@ class TempFolder {
 
 /// Renames first: a kill in between leaves a temporary folder and no half saved run.
 void remove_step_folder(const std::string& dir, const StepFolder& folder);
+/// Moves every step folder of `dir` into a new folder DIR/earlier-N; its path, or nothing when there was
+/// none.
+std::optional<std::string> set_aside(const std::string& dir);
 void remove_dead_temp_folders(const std::string& dir);
 
 }  // namespace headrace::saved

@@ -145,6 +145,10 @@ void SavedRun::read_weights(const std::string& unit, int64_t first, int64_t elem
   impl_->unit(unit, first, elems).read_plane(0, first, elems, weights);
 }
 
+std::optional<std::string> set_aside_saved_runs(const std::string& dir) {
+  return saved::set_aside(dir);
+}
+
 void retain_newest(const std::string& dir, unsigned keep) {
   remove_dead_temp_folders(dir);
   if (keep == 0) return;

@@ -77,6 +77,11 @@ class SavedRun {
   std::unique_ptr<Impl> impl_;
 };
 
+/// For a training that starts anew in a directory with saved runs of an earlier one: moves them into a new
+/// folder DIR/earlier-N and returns its path, so that they are neither lost nor mistaken for the new
+/// training's. nullopt when there are none. Throws IoError.
+std::optional<std::string> set_aside_saved_runs(const std::string& dir);
+
 /// Keeps the `keep` newest by step number (0: all); removes older ones and temporary folders of dead
 /// processes.
 void retain_newest(const std::string& dir, unsigned keep);

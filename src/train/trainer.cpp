@@ -132,6 +132,12 @@ bool Trainer::Impl::resume() {
 
 void Trainer::Impl::ensure_state() {
   if (has_state_) return;
+  if (const auto folder = set_aside_saved_runs(config_.checkpoint_dir)) {
+    tell(events_.on_notice,
+         fmt::format("{} held saved runs of an earlier training; they are in {} now (--resume "
+                     "would have continued it)",
+                     config_.checkpoint_dir, *folder));
+  }
   initialize_run(engine_, *model_, config_.train.seed, config_.engine.precision);
   has_state_ = true;
 }

@@ -122,6 +122,24 @@ TEST(Trainer, ResumesBitIdenticallyAtEveryStepWithTheTiersChanged) {
   }
 }
 
+TEST(Trainer, StartingAnewSetsAnEarlierTrainingsSavedRunsAside) {
+  test::TempDir dir;
+  Config config = tiny_config(dir, kDevice);
+  config.checkpoint_keep = 1;
+  Trainer(config, "", {}).run();
+  config.train.steps = 2;
+  std::vector<std::string> notices;
+  TrainerEvents events;
+  events.on_notice = [&](const std::string& line) { notices.push_back(line); };
+  const RunSummary summary = Trainer(config, "", events).run();
+  EXPECT_EQ(summary.step, 2u);
+  EXPECT_TRUE(std::filesystem::exists(summary.saved_folder)) << "the earlier run's later step pushed it out";
+  EXPECT_EQ(SavedRun::newest(config.checkpoint_dir, {})->state().step, 2u);
+  EXPECT_EQ(SavedRun::newest(config.checkpoint_dir + "/earlier-1", {})->state().step, 8u);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("earlier-1"), std::string::npos);
+}
+
 TEST(Trainer, WithNothingToResumeSaysSo) {
   test::TempDir dir;
   Record record;

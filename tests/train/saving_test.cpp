@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units of awkward sizes through saved runs: trained, saved, loaded elsewhere, with exact counts.
+#include "train/saving.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/toy_program.h"
+#include "tests/temp_dir.h"
+
+namespace headrace {
+namespace {
+
+/// Parameters with 0, 1, 3, 7, 31 and 1,000,003 elements.
+std::vector<UnitSpec> awkward_units() {
+  return {{"small", {{"none", {0}}, {"one", {1}}, {"three", {3}}, {"seven", {7}}, {"thirty_one", {31}}}},
+          {"empty", {{"none", {0, 4}}}},
+          {"large", {{"million_and_three", {1'000'003}}}}};
+}
+
+EngineOptions options_on(Tier tier, DType precision, const std::string& path) {
+  EngineOptions options;
+  options.precision = precision;
+  options.device = DeviceChoice::host;
+  options.device_memory = options.host_memory = 128u << 20;
+  options.placement = {tier, tier, tier, tier};
+  options.nvme.paths = {path};
+  return options;
+}
+
+/// A number for every element of every plane, read back the same way.
+void fill(Engine& engine) {
+  for (uint32_t u = 0; u < engine.units().size(); ++u) {
+    engine.visit_state(UnitId{u}, StateAccess::overwrite, [&](const StateTile& tile) {
+      for (int64_t i = 0; i < tile.elems; ++i) {
+        const auto at = float(tile.first + i);
+        const SplitMaster split = split_master(test::initial_weight(u, tile.first + i));
+        if (tile.lo) {
+          reinterpret_cast<bf16*>(tile.weights)[i] = split.hi;
+          tile.lo[i] = split.lo;
+        } else {
+          reinterpret_cast<float*>(tile.weights)[i] = test::initial_weight(u, tile.first + i);
+        }
+        tile.m[i] = at * 0.5f;
+        tile.v[i] = at * 0.25f;
+      }
+    });
+  }
+}
+
+std::vector<std::byte> state_of(Engine& engine) {
+  std::vector<std::byte> all;
+  const auto append = [&](const void* data, size_t bytes) {
+    const auto* from = static_cast<const std::byte*>(data);
+    all.insert(all.end(), from, from + bytes);
+  };
+  for (uint32_t u = 0; u < engine.units().size(); ++u) {
+    engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
+      const auto n = size_t(tile.elems);
+      append(tile.weights, n * (tile.lo ? 2 : 4));
+      if (tile.lo) append(tile.lo, n * 2);
+      append(tile.m, n * 4);
+      append(tile.v, n * 4);
+    });
+  }
+  return all;
+}
+
+class SavedElsewhere : public testing::TestWithParam<std::tuple<Tier, Tier, DType>> {};
+
+TEST_P(SavedElsewhere, EveryElementComesBackAndNoneIsAdded) {
+  const auto [from, to, precision] = GetParam();
+  test::TempDir dir;
+  Engine source(options_on(from, precision, dir.path()), awkward_units());
+  uint64_t params = 0;
+  for (uint32_t u = 0; u < source.units().size(); ++u)
+    params += uint64_t(source.layout(UnitId{u}).param_count);
+  EXPECT_EQ(params, 0u + 1 + 3 + 7 + 31 + 1'000'003);
+  EXPECT_EQ(source.plan().param_count, params);
+  fill(source);
+  const std::string folder = save_run(source, dir.path() + "/saved", {.step = 3}, precision, "");
+
+  Engine target(options_on(to, precision, dir.path()), awkward_units());
+  load_run(target, SavedRun::open(folder), precision);
+  EXPECT_TRUE(state_of(source) == state_of(target));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, SavedElsewhere,
+                         testing::Combine(testing::Values(Tier::device, Tier::nvme),
+                                          testing::Values(Tier::host, Tier::nvme),
+                                          testing::Values(DType::bf16, DType::f32)),
+                         [](const auto& test) {
+                           return std::string(tier_name(std::get<0>(test.param))) + "To" +
+                                  tier_name(std::get<1>(test.param)) + dtype_name(std::get<2>(test.param));
+                         });
+
+}  // namespace
+}  // namespace headrace
