@@ -3,71 +3,21 @@
 // cross each link twice a step and not twice per micro-batch, and a unit's gradient is summed on the device
 // and leaves once.
 //
-//   forward    stage 0 .. L      gather; y = f(x) for every micro-batch, y kept as activation checkpoint;
-//   release turn       stage L+1         gather; loss, its gradient and the head's weight gradient; release
-//   backward   stage L .. 1      gather; recompute from x, dx from dy, weight gradients += ; release,
-//   reduce_scatter
-//              stage 0           the embedding's gradient; reduce_scatter
+//   forward    stages 0 .. L   gather; y = f(x) of every micro-batch, kept as activation checkpoint; release
+//   turn       stage L+1       gather; loss, its gradient and the head's weight gradient; release
+//   backward   stages L .. 1   gather; recompute from x, dx from dy, weight gradients +=; release;
+//                              reduce_scatter
+//              stage 0         the embedding's gradient; reduce_scatter
 //   update     norm over everything, clip, AdamW on every unit wherever it lives
 #include "train/step.h"
 
-#include <array>
 #include <optional>
 
 #include "headrace/error.h"
+#include "train/stage.h"
 
 namespace headrace {
 namespace {
-
-constexpr size_t kMaxUnitsPerStage = 4;
-
-/// The weights of a stage, gathered for the life of this object.
-class GatheredStage {
- public:
-  GatheredStage(const StepContext& c, int stage) : engine_(c.engine), units_(c.model.units_of(stage)) {
-    for (size_t i = 0; i < units_.size(); ++i) weights_[i] = engine_.gather(units_[i]);
-  }
-  void release() {
-    for (UnitId unit : units_) engine_.release(unit);
-  }
-  [[nodiscard]] StageWeights weights() const { return {weights_.data(), units_.size()}; }
-
- private:
-  Engine& engine_;
-  std::span<const UnitId> units_;
-  std::array<WeightView, kMaxUnitsPerStage> weights_{};
-};
-
-struct StageGradientViews {
-  StageGradientViews(const StepContext& c, int stage) : units(c.model.units_of(stage)) {
-    for (size_t i = 0; i < units.size(); ++i) views[i] = c.engine.gradient(units[i]);
-  }
-  [[nodiscard]] StageGradients all() const { return {views.data(), units.size()}; }
-  std::span<const UnitId> units;
-  std::array<GradientView, kMaxUnitsPerStage> views{};
-};
-
-/// Index of the activation checkpoint that is the input of `stage`.
-uint32_t input_of(const StepContext& c, int stage, int64_t micro_batch) {
-  return uint32_t(stage - 1) * uint32_t(c.memory.shape().grad_accum) + uint32_t(micro_batch);
-}
-
-void upload(const StepContext& c, std::span<const Batch> micro_batches) {
-  Stream& stream = c.engine.compute();
-  for (size_t mb = 0; mb < micro_batches.size(); ++mb) {
-    const Batch& batch = micro_batches[mb];
-    stream.copy(c.memory.tokens(int64_t(mb)), batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
-    stream.copy(c.memory.labels(int64_t(mb)), batch.labels.data(), batch.labels.size() * sizeof(int32_t));
-  }
-  stream.zero(c.memory.loss_sum(), sizeof(double));
-}
-
-double download_loss(const StepContext& c) {
-  double loss_sum = 0;
-  c.engine.compute().copy(&loss_sum, c.memory.loss_sum(), sizeof(double));
-  c.engine.compute().synchronize();
-  return loss_sum;
-}
 
 /// Stages 0 .. L. Without `for_backward`, a stage's input is dropped as soon as it has been used.
 void forward(const StepContext& c, int64_t micro_batches, bool for_backward) {
@@ -90,52 +40,51 @@ void forward(const StepContext& c, int64_t micro_batches, bool for_backward) {
   }
 }
 
-/// The head's stage. With a denominator, also its gradients and the boundary gradients.
+/// Stage L+1. With a denominator, also its gradients and the boundary gradients.
 void loss(const StepContext& c, int64_t micro_batches, int64_t denominator) {
   ActivationArea& activations = c.engine.activations();
   const int head = c.model.stages() - 1;
+  const bool training = denominator > 0;
+  const float grad_scale = training ? 1.0f / float(denominator) : 0.0f;
   GatheredStage gathered(c, head);
-  StageGradients none;
-  std::optional<StageGradientViews> gradients;
-  if (denominator > 0) gradients.emplace(c, head);
+  std::optional<GradientsOfStage> gradients;
+  if (training) gradients.emplace(c, head);
   for (int64_t mb = 0; mb < micro_batches; ++mb) {
     const uint32_t in = input_of(c, head, mb);
-    const std::byte* x = activations.fetch(in);
-    c.model.loss(c.engine.compute(), gathered.weights(), gradients ? gradients->all() : none,
-                 c.memory.batch(mb), x, denominator > 0 ? 1.0f / float(denominator) : 0.0f,
-                 c.memory.loss_sum(), gradients ? c.memory.boundary_gradient(mb) : nullptr,
-                 c.memory.stage(head, mb));
+    c.model.loss(c.engine.compute(), gathered.weights(), training ? gradients->views() : StageGradients{},
+                 c.memory.batch(mb), activations.fetch(in), grad_scale, c.memory.loss_sum(),
+                 training ? c.memory.boundary_gradient(mb) : nullptr, c.memory.stage(head, mb));
     activations.done(in);
     activations.drop(in);
   }
   gathered.release();
-  // A tied embedding's gradient goes on growing until stage 0.
-  if (gradients) c.engine.reduce_scatter(gradients->units.front());
+  if (training) gradients->reduce_scatter();
 }
 
+/// Stages L .. 0.
 void backward(const StepContext& c, int64_t micro_batches) {
   ActivationArea& activations = c.engine.activations();
   const bool recompute = !c.memory.shape().keep_saved;
   for (int stage = c.model.stages() - 2; stage >= 1; --stage) {
     GatheredStage gathered(c, stage);
-    StageGradientViews gradients(c, stage);
+    GradientsOfStage gradients(c, stage);
     for (int64_t mb = 0; mb < micro_batches; ++mb) {
       const uint32_t in = input_of(c, stage, mb);
       std::byte* boundary = c.memory.boundary_gradient(mb);
-      c.model.backward(c.engine.compute(), stage, gathered.weights(), gradients.all(), c.memory.batch(mb),
+      c.model.backward(c.engine.compute(), stage, gathered.weights(), gradients.views(), c.memory.batch(mb),
                        activations.fetch(in), boundary, boundary, recompute, c.memory.stage(stage, mb));
       activations.done(in);
       activations.drop(in);
     }
     gathered.release();
-    c.engine.reduce_scatter(gradients.units.front());
+    gradients.reduce_scatter();
   }
-  StageGradientViews gradients(c, 0);
+  GradientsOfStage gradients(c, 0);
   for (int64_t mb = 0; mb < micro_batches; ++mb) {
-    c.model.backward(c.engine.compute(), 0, {}, gradients.all(), c.memory.batch(mb), nullptr,
+    c.model.backward(c.engine.compute(), 0, {}, gradients.views(), c.memory.batch(mb), nullptr,
                      c.memory.boundary_gradient(mb), nullptr, false, c.memory.stage(0, mb));
   }
-  c.engine.reduce_scatter(gradients.units.front());
+  gradients.reduce_scatter();
 }
 
 }  // namespace
