@@ -3,11 +3,11 @@
 // host or NVMe and are swapped in and out while a program computes. The program declares its units once;
 // then, each step:
 //
-//   engine.expect(order);                          // the order in which it will gather (prefetch follows it)
-//   forward:   w = engine.gather(u); ... kernels on engine.compute() ...; engine.release(u);
-//   backward:  w = engine.gather(u); g = engine.gradient(u); ... g += ...; engine.release(u);
-//   engine.reduce_scatter(u); engine.step(options);                          // norm, clip, AdamW on every
-//   unit, wherever its state lives
+//   engine.expect(order);         the order in which it will gather; prefetch follows it
+//   forward   w = engine.gather(u); ... kernels on engine.compute() ...; engine.release(u);
+//   backward  w = engine.gather(u); g = engine.gradient(u); ... g += ...;
+//             engine.release(u); engine.reduce_scatter(u);
+//   engine.step(options);         norm, clip, AdamW on every unit, wherever its state lives
 //
 // Everything between gather and release is enqueued on engine.compute(); gather, release, gradient,
 // reduce_scatter and the activation calls return before the bytes have moved and order the stream themselves,
@@ -36,8 +36,7 @@
 
 namespace headrace {
 
-// ---- What moves
-// --------------------------------------------------------------------------------------------------
+// What moves.
 
 /// One tensor of a unit. Row-major; biases, norms and embeddings say weight_decay = false.
 struct Segment {
@@ -87,8 +86,7 @@ struct GradientView {
   [[nodiscard]] float* segment(size_t i) const { return data + layout->segments[i].offset; }
 };
 
-// ---- Options and plan
-// --------------------------------------------------------------------------------------------
+// Options and plan.
 
 struct Placement {
   Tier weights = Tier::device;
@@ -149,8 +147,7 @@ Plan make_plan(const EngineOptions& options, std::span<const UnitSpec> units);
 /// Throws OutOfMemory{tier, wanted, available, key} when the plan exceeds a budget or a drive's free space.
 void check_plan(const Plan& plan, const EngineOptions& options);
 
-// ---- Activation checkpoints
-// --------------------------------------------------------------------------------------
+// Activation checkpoints.
 
 /// Inputs of units kept from forward to backward, each of EngineOptions::activation_bytes, addressed by
 /// index. create -> (kernels write it) -> keep -> ... fetch -> (kernels read it) -> done ... -> drop.
@@ -169,8 +166,7 @@ class ActivationArea {
   virtual void drop(uint32_t index) = 0;
 };
 
-// ---- Engine
-// ------------------------------------------------------------------------------------------------------
+// The engine.
 
 struct StepOptions {
   adam::Options adam;    ///< weight_decay applies to segments that ask for it

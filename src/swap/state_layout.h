@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where each number of a shard lies in its three planes, in memory and on NVMe alike:
 //   weights    bf16 hi or fp32, contiguous: what forward and backward read
-//   optimizer  tile after tile, each [lo][m][v] (bf16) or [m][v] (fp32): one sequential read brings a tile's
-//   state gradients  bf16 or fp32, contiguous
+//   optimizer  tile after tile, each [lo][m][v] (bf16) or [m][v] (fp32): one sequential read brings a tile
+//   gradients  bf16 or fp32, contiguous
 // A shard's length is a multiple of kShardMultiple, so every piece of every plane is whole 4 KiB pages. Pure
 // arithmetic.
 #pragma once

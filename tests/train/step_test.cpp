@@ -88,8 +88,7 @@ TEST_P(AgainstPyTorch, TenStepsWithClippingAgree) {
 INSTANTIATE_TEST_SUITE_P(Tiny, AgainstPyTorch, testing::Values("tiny_llama", "tiny_gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
-// ---- The same run under every placement
-// ----------------------------------------------------------------------
+// The same run under every placement.
 
 struct Variant {
   const char* name;
