@@ -104,7 +104,8 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
       batches_(make_batches(sizing_.shape)) {
   memory_.place(engine_.workspace());
   state_.seed = config_.train.seed;
-  state_.data_fingerprint = train_source_->fingerprint();
+  // A saved position counts windows, so their length belongs to what it is a position in.
+  state_.data_fingerprint = fmt::format("{}; windows of {}", train_source_->fingerprint(), config_.seq_len);
 }
 
 bool Trainer::Impl::resume() {
