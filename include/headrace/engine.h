@@ -47,8 +47,11 @@ struct Segment {
 
 /// What moves together: a layer, the embedding, the head. One flat buffer, one gather, one optimizer pass.
 struct UnitSpec {
-  std::string name;  ///< a file name: letters, digits, '.', '-', '_'
+  std::string name;  ///< a file name: letters, digits, '.', '-', '_'; unique
   std::vector<Segment> segments;
+  /// Gathered beside other units, or its gradient stays open while theirs come and go (a tied embedding): it
+  /// gets device memory of its own instead of sharing with units of the same size.
+  bool shared = false;
 };
 
 /// Position of a unit in the declaration.
@@ -179,7 +182,8 @@ struct StepResult {
   bool skipped;      ///< a non-finite norm: weights, m and v are untouched
 };
 
-/// A run of a unit's state in host memory: `elems` elements from `first` on.
+/// A run of a unit's state in host memory: `elems` elements of UnitLayout's flat buffer from `first` on. The
+/// gaps between segments are in it; they are zero and must stay so.
 struct StateTile {
   int64_t first, elems;
   std::byte* weights;  ///< bf16 (hi) or fp32
@@ -232,7 +236,7 @@ class Engine {
   void discard_gradients();
 
   /// Calls `visit` with the unit's state, tile after tile (of at most adam::kTileElems elements) in ascending
-  /// order. Padding is not shown. Not between gather and step.
+  /// order, over UnitLayout::elems. Not while a unit is gathered or a gradient is open.
   void visit_state(UnitId unit, StateAccess access, const std::function<void(const StateTile&)>& visit);
 
   [[nodiscard]] Stats stats() const;

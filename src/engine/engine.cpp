@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -56,6 +57,13 @@ class Engine::Impl {
   std::unique_ptr<ActivationStore> activations;
   adam::Workers workers;
   std::unique_ptr<Optimizer> optimizer;
+  std::vector<bool> gathered;  ///< by unit: the rules of use are the same on every tier
+
+  void check_unit(UnitId unit) const { HEADRACE_CHECK(size_t(unit) < units.size(), "no such unit"); }
+  void check_nothing_gathered() const {
+    HEADRACE_CHECK(std::find(gathered.begin(), gathered.end(), true) == gathered.end(),
+                   "state is used while a unit is gathered");
+  }
 
  private:
   void open_stores();
@@ -75,7 +83,8 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
       clock(device.get()),
       comm(make_single_communicator()),
       residency(units.size()),
-      workers(int(options.optimizer_threads)) {
+      workers(int(options.optimizer_threads)),
+      gathered(units.size(), false) {
   device->pin(host_memory.bytes());
   open_stores();
   place_state();
@@ -182,6 +191,7 @@ std::span<const UnitSpec> Engine::units() const {
   return impl_->units;
 }
 const UnitLayout& Engine::layout(UnitId unit) const {
+  impl_->check_unit(unit);
   return impl_->sizing.unit_layouts[size_t(unit)];
 }
 
@@ -208,17 +218,25 @@ void Engine::expect(std::span<const UnitId> order) {
 }
 
 WeightView Engine::gather(UnitId unit) {
+  impl_->check_unit(unit);
+  HEADRACE_CHECK(!impl_->gathered[size_t(unit)], "gathered twice without release");
+  impl_->gathered[size_t(unit)] = true;
   return {impl_->weights->gather(unit), &layout(unit), impl_->options.precision};
 }
 
 void Engine::release(UnitId unit) {
+  impl_->check_unit(unit);
+  HEADRACE_CHECK(impl_->gathered[size_t(unit)], "released without gather");
+  impl_->gathered[size_t(unit)] = false;
   impl_->weights->release(unit);
 }
 
 GradientView Engine::gradient(UnitId unit) {
+  impl_->check_unit(unit);
   return {impl_->gradients->accumulator(unit), &layout(unit)};
 }
 void Engine::reduce_scatter(UnitId unit) {
+  impl_->check_unit(unit);
   impl_->gradients->hand_over(unit);
 }
 
@@ -228,6 +246,7 @@ ActivationArea& Engine::activations() {
 }
 
 StepResult Engine::step(const StepOptions& options) {
+  impl_->check_nothing_gathered();
   double sum_squares = impl_->gradients->finish();
   impl_->comm->all_reduce({&sum_squares, 1});
   const double norm = std::sqrt(sum_squares);
@@ -252,6 +271,8 @@ void Engine::discard_gradients() {
 
 void Engine::visit_state(UnitId unit, StateAccess access,
                          const std::function<void(const StateTile&)>& visit) {
+  impl_->check_unit(unit);
+  impl_->check_nothing_gathered();
   if (access != StateAccess::read) impl_->weights->invalidate();
   impl_->optimizer->visit(unit, access, visit);
 }

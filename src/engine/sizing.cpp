@@ -2,6 +2,7 @@
 #include "engine/sizing.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "headrace/error.h"
 #include "swap/activation_store.h"
@@ -112,15 +113,19 @@ void plan_within_budget(Sizing& s, const EngineOptions& o) {
   }
 }
 
+/// Without a word from the options: beside an optimizer on the device, else in host memory, else, when that
+/// does not hold them and NVMe needs less of it, on NVMe.
 void decide_gradients(Sizing& s, const EngineOptions& o) {
   if (o.placement.gradients) return plan_within_budget(s, o);
   s.placement.gradients = s.placement.optimizer == Tier::device ? Tier::device : Tier::host;
   plan_within_budget(s, o);
-  if (s.placement.gradients == Tier::host && s.plan.total(Tier::host) > o.host_memory &&
-      !o.nvme.paths.empty()) {
-    s.placement.gradients = Tier::nvme;
-    plan_within_budget(s, o);
-  }
+  const uint64_t on_host = s.plan.total(Tier::host);
+  if (s.placement.gradients == Tier::device || on_host <= o.host_memory || o.nvme.paths.empty()) return;
+  s.placement.gradients = Tier::nvme;
+  plan_within_budget(s, o);
+  if (s.plan.total(Tier::host) < on_host) return;
+  s.placement.gradients = Tier::host;
+  plan_within_budget(s, o);
 }
 
 void spread_over_paths(Sizing& s, const EngineOptions& o) {
@@ -135,6 +140,19 @@ void spread_over_paths(Sizing& s, const EngineOptions& o) {
   if (s.placement.activations == Tier::nvme) s.plan.nvme_path_bytes[0] += activation_bytes(o, Tier::nvme);
 }
 
+/// Unit names become file names on every tier alike.
+void check_names(std::span<const UnitSpec> units) {
+  constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  std::unordered_set<std::string> seen;
+  for (const UnitSpec& unit : units) {
+    const bool valid = !unit.name.empty() && unit.name[0] != '.' &&
+                       unit.name.find_first_not_of(kAllowed) == std::string::npos;
+    if (!valid)
+      throw ConfigError("", "unit name '" + unit.name + "': letters, digits, '.', '-' and '_' only");
+    if (!seen.insert(unit.name).second) throw ConfigError("", "unit name '" + unit.name + "' is taken twice");
+  }
+}
+
 void check_options(const EngineOptions& o, std::span<const UnitSpec> units) {
   const auto uses_nvme = [&](Tier tier) { return tier == Tier::nvme; };
   const bool nvme = uses_nvme(o.placement.weights) || uses_nvme(o.placement.optimizer) ||
@@ -142,6 +160,7 @@ void check_options(const EngineOptions& o, std::span<const UnitSpec> units) {
   if (nvme && o.nvme.paths.empty())
     throw ConfigError("nvme.paths", "state is placed on NVMe but no directory is given");
   if (units.empty()) throw ConfigError("model", "there are no units");
+  check_names(units);
   if (o.activation_count > 0 && o.placement.activations != Tier::device && o.activation_slots < 3) {
     throw ConfigError("activation_slots", "at least 3 are needed");
   }
@@ -162,7 +181,7 @@ Sizing size_engine(const EngineOptions& options, std::span<const UnitSpec> units
   for (const UnitSpec& unit : units) {
     s.unit_layouts.push_back(layout_of(unit));
     const int64_t elems = padded_elems(s.unit_layouts.back().elems, world_size) / world_size;
-    s.layouts.emplace_back(elems, options.precision);
+    s.layouts.emplace_back(elems, options.precision, unit.shared);
     s.plan.param_count += uint64_t(s.unit_layouts.back().param_count);
   }
   decide_gradients(s, options);

@@ -14,7 +14,7 @@ namespace headrace {
 namespace {
 
 UnitDraft embedding_draft(const Architecture& a) {
-  UnitDraft unit{{"embed", {}}, {}};
+  UnitDraft unit{{"embed", {}, a.config.tied}, {}};
   const SegmentInit init{SegmentInit::Kind::normal, kInitStddev};
   const size_t table = unit.add({"wte.weight", {a.config.vocab, a.config.hidden}, false}, init);
   HEADRACE_CHECK(table == kTokenTableSegment, "the tied head looks for it there");

@@ -31,10 +31,12 @@ constexpr const char* state_kind_name(StateKind kind) {
 
 class StateLayout {
  public:
-  StateLayout(int64_t shard_elems, DType precision) : elems_(shard_elems), precision_(precision) {}
+  StateLayout(int64_t shard_elems, DType precision, bool shared = false)
+      : elems_(shard_elems), precision_(precision), shared_(shared) {}
 
   [[nodiscard]] int64_t elems() const { return elems_; }
   [[nodiscard]] DType precision() const { return precision_; }
+  [[nodiscard]] bool shared() const { return shared_; }  ///< UnitSpec::shared
   /// Bytes of one element in a plane.
   [[nodiscard]] size_t elem_bytes(StateKind kind) const {
     if (kind == StateKind::optimizer) return precision_ == DType::bf16 ? 10 : 8;
@@ -67,6 +69,7 @@ class StateLayout {
  private:
   int64_t elems_;
   DType precision_;
+  bool shared_;
 };
 
 }  // namespace headrace

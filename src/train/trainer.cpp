@@ -65,6 +65,7 @@ class Trainer::Impl {
   std::optional<EvalMetrics> evaluate_now();
   std::string save_now();
   void ensure_state();
+  void set_earlier_runs_aside();
   bool due(uint64_t every) const { return every > 0 && state_.attempted_steps % every == 0; }
   void tell(const std::function<void(const std::string&)>& to, const std::string& line) const {
     if (to) to(line);
@@ -133,12 +134,6 @@ bool Trainer::Impl::resume() {
 
 void Trainer::Impl::ensure_state() {
   if (has_state_) return;
-  if (const auto folder = set_aside_saved_runs(config_.checkpoint_dir)) {
-    tell(events_.on_notice,
-         fmt::format("{} held saved runs of an earlier training; they are in {} now (--resume "
-                     "would have continued it)",
-                     config_.checkpoint_dir, *folder));
-  }
   initialize_run(engine_, *model_, config_.train.seed, config_.engine.precision);
   has_state_ = true;
 }
@@ -226,8 +221,19 @@ std::optional<EvalMetrics> Trainer::Impl::evaluate_now() {
   return metrics;
 }
 
+/// Before the first save of a training that did not resume.
+void Trainer::Impl::set_earlier_runs_aside() {
+  if (const auto folder = set_aside_saved_runs(config_.checkpoint_dir)) {
+    tell(events_.on_notice,
+         fmt::format("{} held saved runs of an earlier training; they are in {} now (--resume "
+                     "would have continued it)",
+                     config_.checkpoint_dir, *folder));
+  }
+}
+
 std::string Trainer::Impl::save_now() {
-  if (saved_at_ == state_.attempted_steps) return summary_.saved_folder;
+  if (saved_at_ == state_.attempted_steps || state_.attempted_steps == 0) return summary_.saved_folder;
+  if (!saved_at_) set_earlier_runs_aside();
   summary_.saved_folder =
       save_run(engine_, config_.checkpoint_dir, state_, config_.engine.precision, config_toml_);
   saved_at_ = state_.attempted_steps;

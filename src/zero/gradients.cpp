@@ -22,13 +22,18 @@ uint64_t piece_bytes(std::span<const StateLayout> layouts) {
 
 std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts,
                                           std::vector<size_t>& class_of) {
+  constexpr size_t kNone = size_t(-1);
   std::vector<uint64_t> classes;
-  class_of.clear();
-  for (const StateLayout& layout : layouts) {
-    const uint64_t bytes = uint64_t(layout.elems()) * sizeof(float);
-    auto found = std::find(classes.begin(), classes.end(), bytes);
-    if (found == classes.end()) found = classes.insert(classes.end(), bytes);
-    class_of.push_back(size_t(found - classes.begin()));
+  class_of.assign(layouts.size(), kNone);
+  for (size_t unit = 0; unit < layouts.size(); ++unit) {
+    for (size_t earlier = 0; earlier < unit && !layouts[unit].shared(); ++earlier) {
+      if (layouts[earlier].shared() || layouts[earlier].elems() != layouts[unit].elems()) continue;
+      class_of[unit] = class_of[earlier];
+      break;
+    }
+    if (class_of[unit] != kNone) continue;
+    class_of[unit] = classes.size();
+    classes.push_back(uint64_t(layouts[unit].elems()) * sizeof(float));
   }
   return classes;
 }

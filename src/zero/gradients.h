@@ -23,7 +23,7 @@ constexpr size_t kGradientPieces = 3;  ///< on the device at a time
 constexpr size_t kNormRecords = 256;   ///< pieces whose sums wait on the host
 constexpr size_t kTilesPerPiece = size_t(kGradientPieceElems / kTileElems);
 
-/// One accumulator for all units of the same size.
+/// One accumulator for all units of the same size, and one for each shared unit: their bytes.
 std::vector<uint64_t> accumulator_classes(std::span<const StateLayout> layouts,
                                           std::vector<size_t>& class_of);
 

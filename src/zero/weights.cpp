@@ -14,9 +14,10 @@ std::vector<WeightClass> weight_classes(std::span<const StateLayout> layouts, un
   class_of.clear();
   for (const StateLayout& layout : layouts) {
     const uint64_t bytes = layout.bytes(StateKind::weights);
-    auto found =
-        std::find_if(classes.begin(), classes.end(), [&](const WeightClass& c) { return c.bytes == bytes; });
-    if (found == classes.end()) found = classes.insert(classes.end(), WeightClass{bytes, 0});
+    auto found = std::find_if(classes.begin(), classes.end(), [&](const WeightClass& c) {
+      return c.bytes == bytes && !c.shared && !layout.shared();
+    });
+    if (found == classes.end()) found = classes.insert(classes.end(), WeightClass{bytes, 0, layout.shared()});
     found->slots = std::min<size_t>(found->slots + 1, 1 + size_t(prefetch_units));
     class_of.push_back(size_t(found - classes.begin()));
   }

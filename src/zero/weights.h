@@ -21,10 +21,11 @@
 
 namespace headrace {
 
-/// Units of equal weight bytes share `slots` device slots.
+/// Units of equal weight bytes share `slots` device slots; a shared unit has one of its own.
 struct WeightClass {
   uint64_t bytes;
   size_t slots;
+  bool shared;
 };
 /// Classes for units whose weights live off the device; `class_of[unit]` indexes the result.
 std::vector<WeightClass> weight_classes(std::span<const StateLayout> layouts, unsigned prefetch_units,

@@ -45,6 +45,36 @@ TEST(EngineDeathTest, ReduceScatterWithoutGradientIsNamed) {
       "reduce_scatter without gradient");
 }
 
+TEST(EngineDeathTest, TheRulesAreTheSameWhenEverythingIsOnTheDevice) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EngineOptions options = nvme_options("/tmp");
+  options.placement = {};
+  const auto with_program = [&](auto&& use) {
+    test::ToyProgram program(options);
+    use(program.engine());
+  };
+  EXPECT_DEATH(with_program([](Engine& e) { e.release(UnitId{0}); }), "released without gather");
+  EXPECT_DEATH(with_program([](Engine& e) { e.gather(UnitId{99}); }), "no such unit");
+  EXPECT_DEATH(with_program([](Engine& e) { e.gather(UnitId{0}), e.gather(UnitId{0}); }), "gathered twice");
+  EXPECT_DEATH(with_program([](Engine& e) {
+                 e.gather(UnitId{0});
+                 e.visit_state(UnitId{1}, StateAccess::read, [](const StateTile&) {});
+               }),
+               "while a unit is gathered");
+}
+
+TEST(Engine, AUnitNameThatIsNoFileNameIsRefusedOnEveryTier) {
+  test::TempDir dir;
+  for (Tier tier : {Tier::device, Tier::nvme}) {
+    EngineOptions options = nvme_options(dir.path());
+    options.placement = {tier, tier, tier, tier};
+    for (const char* name : {"", "a/b", "..", "with space"}) {
+      EXPECT_THROW(Engine(options, {{name, {{"w", {4}}}}}), ConfigError) << name;
+    }
+    EXPECT_THROW(Engine(options, {{"a", {{"w", {4}}}}, {"a", {{"w", {4}}}}}), ConfigError);
+  }
+}
+
 TEST(Engine, AFlippedBitInASwapFileIsFoundAndNamed) {
   test::TempDir dir;
   test::ToyProgram program(nvme_options(dir.path()));
