@@ -12,6 +12,7 @@
 //
 // fp32 operands with a bf16 result, which the library does not have.
 #include <algorithm>
+#include <array>
 
 #include "headrace/error.h"
 #include "kernels/host/host_kernels.h"
@@ -104,6 +105,20 @@ void for_blocks(const Gemm& g, Detours via, F body) {
   for (int64_t i = 0; i < g.m; i += kBlockM) {
     for (int64_t j = 0; j < g.n; j += kBlockN) {
       for (int64_t p = 0; p < g.k; p += kBlockK) body(block_at(g, via, i, j, p));
+    }
+  }
+}
+
+/// Every kind of block once: along each dimension the first, one from the middle, and the last.
+template <class F>
+void for_block_shapes(const Gemm& g, Detours via, F body) {
+  const auto starts = [](int64_t total, int64_t block) {
+    return std::array<int64_t, 3>{0, std::min(block, (total - 1) / block * block),
+                                  (total - 1) / block * block};
+  };
+  for (int64_t i : starts(g.m, kBlockM)) {
+    for (int64_t j : starts(g.n, kBlockN)) {
+      for (int64_t p : starts(g.k, kBlockK)) body(block_at(g, via, i, j, p));
     }
   }
 }
@@ -205,7 +220,7 @@ size_t gemm_scratch_bytes(const Gemm& shape, Bf16Products how) {
       continue;
     }
     const size_t block_bytes = size_t(block_floats(g, via).total()) * sizeof(float);
-    for_blocks(g, via, [&](const Block& block) {
+    for_block_shapes(g, via, [&](const Block& block) {
       bytes = std::max(bytes, block_bytes + matmul_scratch_bytes(block.product));
     });
   }
