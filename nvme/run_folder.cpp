@@ -132,8 +132,8 @@ RunFolder::RunFolder(const std::string& path, const std::string& run_id) {
                       fmt::format("run id \"{}\": only letters, digits, '-', '_' and '.' are allowed", id));
   }
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw IoError("open directory", path, errno);
-  if (!S_ISDIR(status.st_mode)) throw IoError("open directory", path, ENOTDIR);
+  if (::stat(path.c_str(), &status) != 0) throw IoError("nvme.paths: open the folder", path, errno);
+  if (!S_ISDIR(status.st_mode)) throw IoError("nvme.paths: open the folder", path, ENOTDIR);
   path_ = fmt::format("{}/{}{}", path, kPrefix, id);
   if (::mkdir(path_.c_str(), 0700) != 0) {
     if (errno == EEXIST) throw_exists(path_);

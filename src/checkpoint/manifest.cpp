@@ -29,6 +29,7 @@ Json state_to_json(const RunState& state) {
           {"tokens", state.tokens},
           {"data_epoch", state.data_epoch},
           {"data_window", state.data_window},
+          {"model", state.model},
           {"data_fingerprint", state.data_fingerprint},
           {"seed", state.seed}};
 }
@@ -42,6 +43,7 @@ RunState state_from_json(const Json& json) {
   json.at("tokens").get_to(state.tokens);
   json.at("data_epoch").get_to(state.data_epoch);
   json.at("data_window").get_to(state.data_window);
+  json.at("model").get_to(state.model);
   json.at("data_fingerprint").get_to(state.data_fingerprint);
   json.at("seed").get_to(state.seed);
   return state;

@@ -20,11 +20,12 @@ namespace headrace {
 
 /// The run's own state beside the units'.
 struct RunState {
-  uint64_t step = 0;             ///< optimizer steps taken (Adam's t); also names the folder
-  uint64_t attempted_steps = 0;  ///< skipped ones included
+  uint64_t step = 0;             ///< optimizer steps taken (Adam's t)
+  uint64_t attempted_steps = 0;  ///< skipped ones included; names the folder
   uint64_t skipped_steps = 0, skipped_in_a_row = 0;
   uint64_t tokens = 0;  ///< counted targets so far
   uint64_t data_epoch = 0, data_window = 0;
+  std::string model;  ///< the shape and what else must be equal to continue, as one line
   std::string data_fingerprint;
   uint64_t seed = 0;
 };
@@ -82,7 +83,7 @@ class SavedRun {
 /// training's. nullopt when there are none. Throws IoError.
 std::optional<std::string> set_aside_saved_runs(const std::string& dir);
 
-/// Keeps the `keep` newest by step number (0: all); removes older ones and temporary folders of dead
+/// Keeps the `keep` newest by number (0: all); removes older ones and temporary folders of dead
 /// processes.
 void retain_newest(const std::string& dir, unsigned keep);
 

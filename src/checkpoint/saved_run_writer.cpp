@@ -20,9 +20,9 @@ class SavedRunWriter::Impl {
  public:
   Impl(const std::string& dir, const RunState& state, DType precision, const std::string& config_toml)
       : dir_(dir),
-        target_(dir + "/" + step_folder_name(state.step)),
+        target_(dir + "/" + step_folder_name(state.attempted_steps)),
         identity_before_(manifest_identity(target_)),
-        temp_(dir, step_folder_name(state.step)),
+        temp_(dir, step_folder_name(state.attempted_steps)),
         manifest_{.precision = precision,
                   .state = state,
                   .config_bytes = config_toml.size(),

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "cli/config_value.h"
@@ -26,7 +28,16 @@ const Key* find_key(std::string_view name) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void refuse_unknown(const std::string& place, const std::string& name) {
+bool is_table(std::string_view name) {
+  return std::ranges::any_of(config_keys(), [&](const Key& key) { return key.table() == name; });
+}
+
+[[noreturn]] void refuse_unknown(const std::string& place, const std::string& name, bool is_list = false) {
+  if (is_table(name)) {
+    throw PlacedConfigError(place, name,
+                            is_list ? fmt::format("is a table, not a list: write [{}], once", name)
+                                    : fmt::format("is a table: give its keys values, as {}.KEY", name));
+  }
   std::vector<std::string_view> known;
   const std::string_view leaf = std::string_view(name).substr(name.rfind('.') + 1);
   for (const Key& key : config_keys()) {
@@ -44,10 +55,6 @@ const Key* find_key(std::string_view name) {
   throw PlacedConfigError(place, name, "unknown table" + did_you_mean(name, tables));
 }
 
-bool is_table(std::string_view name) {
-  return std::ranges::any_of(config_keys(), [&](const Key& key) { return key.table() == name; });
-}
-
 /// Values by key, in the order of the list of keys, which puts the preset before what overrides it.
 class Values {
  public:
@@ -58,6 +65,18 @@ class Values {
     if (!key) refuse_unknown(place, name);
     nodes_[size_t(key - config_keys().data())] = &node;
     loaded_.places[name] = place;
+  }
+
+  /// As add(), over what was added before: a preset is the whole shape, so it takes the place of its keys.
+  void override(const std::string& name, const toml::node& node) {
+    const Key* key = find_key(name);
+    if (key && std::holds_alternative<PresetField>(key->field) &&
+        node.value_or("") != preset_names().front()) {
+      for (size_t i = 0; i < nodes_.size(); ++i) {
+        if (config_keys()[i].table() == key->table()) nodes_[i] = nullptr;
+      }
+    }
+    add(name, node, "--set");
   }
 
   void read() const {
@@ -81,7 +100,7 @@ void add_document(const toml::table& document, const std::string& file, Values& 
   for (const auto& [table_name, node] : document) {
     const std::string name(table_name.str());
     const toml::table* table = node.as_table();
-    if (!table) refuse_unknown(place_of(file, table_name.source()), name);
+    if (!table) refuse_unknown(place_of(file, table_name.source()), name, node.is_array());
     if (!is_table(name)) refuse_unknown_table(place_of(file, table_name.source()), name);
     for (const auto& [leaf, value] : *table) {
       values.add(fmt::format("{}.{}", name, leaf.str()), value, place_of(file, leaf.source()));
@@ -109,6 +128,23 @@ std::string trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+}
+
+std::string read_regular_file(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  // Asked before it is opened: a pipe would keep the program waiting for a writer.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(fmt::format("{} is {}, not a configuration file", path,
+                            std::filesystem::is_directory(status) ? "a folder" : "a pipe or device"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw IoError("open", path, errno);
+  std::ostringstream text;
+  // An empty file sets failbit on `text` and is a configuration of defaults.
+  text << file.rdbuf();
+  if (file.bad()) throw IoError("read", path, errno ? errno : EIO);
+  return text.str();
 }
 
 }  // namespace
@@ -144,7 +180,7 @@ LoadedConfig parse_config(std::string_view text, const std::string& name, std::s
       throw PlacedConfigError("--set", set, "has no '='; write --set table.key=value");
     }
     overrides.push_back(parse_set_value(set, trimmed(std::string_view(set).substr(equals + 1))));
-    values.add(trimmed(std::string_view(set).substr(0, equals)), *overrides.back().get("value"), "--set");
+    values.override(trimmed(std::string_view(set).substr(0, equals)), *overrides.back().get("value"));
   }
 
   values.read();
@@ -158,11 +194,7 @@ LoadedConfig parse_config(std::string_view text, const std::string& name, std::s
 }
 
 LoadedConfig load_config(const std::string& path, std::span<const std::string> sets) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw IoError("open", path, errno);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad() || (text.empty() && !file.eof())) throw IoError("read", path, errno ? errno : EIO);
-  return parse_config(text, path, sets);
+  return parse_config(read_regular_file(path), path, sets);
 }
 
 }  // namespace headrace::cli

@@ -22,12 +22,11 @@ struct IntegerField {
   int64_t min, max;
 };
 
-/// Numbers in [min, max]; `above_min` and `below_max` leave the ends out.
+/// Numbers in [min, max].
 struct RealField {
   double (*get)(const Config&);
   void (*set)(Config&, double);
   double min, max;
-  bool above_min = false, below_max = false;
 };
 
 /// beta1 and beta2, each in [0, 1).
@@ -90,6 +89,7 @@ void resolve_derived(Config& config);
 
 /// Names of the presets, "none" first.
 std::span<const std::string_view> preset_names();
+/// Replaces the whole shape; "none" leaves it.
 void apply_preset(std::string_view name, Config& config);
 
 }  // namespace headrace::cli

@@ -10,7 +10,9 @@ namespace headrace::cli {
 namespace {
 
 constexpr int64_t kAnyCount = std::numeric_limits<int64_t>::max();
-constexpr uint64_t kAnyBytes = uint64_t(1) << 62;
+constexpr uint64_t kAnyBytes = uint64_t(1) << 50;
+// Divisors are floats in the kernels: far above the smallest of them, 1.2e-38.
+constexpr double kTiny = 1e-30;
 
 // `at` is a captureless lambda that gives a reference to the key's place, for a Config or a const Config.
 template <class At>
@@ -24,13 +26,9 @@ IntegerField integer(At, int64_t min, int64_t max = kAnyCount) {
 }
 
 template <class At>
-RealField real(At, double min, double max, bool above_min = false, bool below_max = false) {
-  return {[](const Config& c) { return double(At{}(c)); },
-          [](Config& c, double value) { At{}(c) = value; },
-          min,
-          max,
-          above_min,
-          below_max};
+RealField real(At, double min, double max) {
+  return {[](const Config& c) { return double(At{}(c)); }, [](Config& c, double value) { At{}(c) = value; },
+          min, max};
 }
 
 template <class At>
@@ -91,13 +89,13 @@ constexpr WordField kGradients = {[](const Config& c) {
                                   kTiersOrAuto};
 
 const Key kKeys[] = {
-    {"model.preset", "A known shape; keys given beside it override it.", PresetField{}},
+    {"model.preset", "A known shape; keys given beside it, or by a later --set, override it.", PresetField{}},
     {"model.family", "Kind of transformer.",
      word(
          [](auto& c) -> auto& { return c.model.family; }, kFamilies)},
     {"model.layers", "Transformer layers.",
      integer(
-         [](auto& c) -> auto& { return c.model.layers; }, 1, 100'000)},
+         [](auto& c) -> auto& { return c.model.layers; }, 1, 10'000)},
     {"model.hidden", "Width of the residual stream.",
      integer(
          [](auto& c) -> auto& { return c.model.hidden; }, 1, 1 << 20)},
@@ -110,23 +108,23 @@ const Key kKeys[] = {
      "heads"},
     {"model.ffn", "Width of the feed-forward part.",
      integer(
-         [](auto& c) -> auto& { return c.model.ffn; }, 0, 1 << 22),
+         [](auto& c) -> auto& { return c.model.ffn; }, 0, 1 << 20),
      "gpt2: 4 hidden; llama: 8/3 hidden, rounded up to a multiple of 64"},
     {"model.vocab", "Token ids; byte-level text needs 256.",
      integer(
          [](auto& c) -> auto& { return c.model.vocab; }, 2, 1 << 24)},
     {"model.max_seq", "Longest sequence the model can take.",
      integer(
-         [](auto& c) -> auto& { return c.model.max_seq; }, 0, 1 << 24),
+         [](auto& c) -> auto& { return c.model.max_seq; }, 0, 1 << 20),
      "data.seq_len"},
     {"model.tied", "The output projection is the embedding table.",
      boolean([](auto& c) -> auto& { return c.model.tied; })},
     {"model.rope_theta", "Base of the rotary angles (llama).",
      real(
-         [](auto& c) -> auto& { return c.model.rope_theta; }, 0, 1e12, true)},
+         [](auto& c) -> auto& { return c.model.rope_theta; }, 1, 1e12)},
     {"model.norm_eps", "Added under the root of every norm.",
      real(
-         [](auto& c) -> auto& { return c.model.norm_eps; }, 0, 1, true)},
+         [](auto& c) -> auto& { return c.model.norm_eps; }, kTiny, 1)},
 
     {"data.train", "Files to train on; paths are relative to the current folder.",
      text_list([](auto& c) -> auto& { return c.train_data.paths; })},
@@ -137,17 +135,17 @@ const Key kKeys[] = {
     {"data.token_dtype", "Width of the token ids in raw files.", kTokenType},
     {"data.seq_len", "Tokens of a sequence.",
      integer(
-         [](auto& c) -> auto& { return c.seq_len; }, 1, 1 << 24)},
+         [](auto& c) -> auto& { return c.seq_len; }, 1, 1 << 20)},
 
     {"train.steps", "Optimizer steps of the whole run.",
      integer(
          [](auto& c) -> auto& { return c.train.steps; }, 0)},
     {"train.micro_batch", "Sequences in a micro-batch.",
      integer(
-         [](auto& c) -> auto& { return c.train.micro_batch; }, 1, 1 << 20)},
+         [](auto& c) -> auto& { return c.train.micro_batch; }, 1, 1 << 16)},
     {"train.grad_accum", "Micro-batches in a step.",
      integer(
-         [](auto& c) -> auto& { return c.train.grad_accum; }, 1, 1 << 20)},
+         [](auto& c) -> auto& { return c.train.grad_accum; }, 1, 1 << 16)},
     {"train.seed", "Initial weights and the order of the data follow from it.",
      integer(
          [](auto& c) -> auto& { return c.train.seed; }, 0)},
@@ -170,7 +168,7 @@ const Key kKeys[] = {
     {"optimizer.betas", "Decay of the first and the second moment.", BetasField{}},
     {"optimizer.eps", "Added to the root of the second moment.",
      real(
-         [](auto& c) -> auto& { return c.optimizer.adam.eps; }, 0, 1, true)},
+         [](auto& c) -> auto& { return c.optimizer.adam.eps; }, kTiny, 1)},
     {"optimizer.weight_decay", "Decoupled decay of matrices; biases, norms and embeddings take none.",
      real(
          [](auto& c) -> auto& { return c.optimizer.adam.weight_decay; }, 0, 1e6)},
@@ -193,7 +191,8 @@ const Key kKeys[] = {
      integer(
          [](auto& c) -> auto& { return c.engine.optimizer_threads; }, 0, 4096)},
 
-    {"device.kind", "What computes; auto takes a GPU when there is one.",
+    {"device.kind",
+     "What computes; auto takes a GPU where the build has CUDA kernels, else the host (the CPU).",
      word(
          [](auto& c) -> auto& { return c.engine.device; }, kDevices)},
     {"device.memory", "Device memory that the run may use.",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -18,12 +19,26 @@ namespace {
   throw ConfigError(std::string(key.name), message);
 }
 
+std::string list_text(const toml::array& list) {
+  if (list.empty()) return "an empty list";
+  const auto all = [&](const auto& is) { return std::all_of(list.begin(), list.end(), is); };
+  const char* const plural = list.size() == 1 ? "" : "s";
+  if (all([](const toml::node& node) { return node.is_number(); })) {
+    return fmt::format("a list of {} number{}", list.size(), plural);
+  }
+  if (all([](const toml::node& node) { return node.is_string(); })) {
+    return fmt::format("a list of {} text{}", list.size(), plural);
+  }
+  if (all([](const toml::node& node) { return node.is_table(); })) return "a list of tables";
+  return "a list of other values";
+}
+
 std::string type_text(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table:
       return "a table";
     case toml::node_type::array:
-      return "an array";
+      return list_text(*node.as_array());
     case toml::node_type::string:
       return fmt::format("the text \"{}\"", node.ref<std::string>());
     case toml::node_type::integer:
@@ -110,9 +125,8 @@ struct Reader {
   }
   void operator()(const RealField& field) const {
     const double value = read_number(key, node);
-    const bool low = field.above_min ? !(value > field.min) : !(value >= field.min);
-    const bool high = field.below_max ? !(value < field.max) : !(value <= field.max);
-    if (low || high) refuse(key, fmt::format("takes {}, not {}", allowed_text(key), value));
+    if (!(value >= field.min && value <= field.max))
+      refuse(key, fmt::format("takes {}, not {}", allowed_text(key), value));
     field.set(config, value);
   }
   void operator()(const BetasField&) const {
@@ -207,19 +221,14 @@ struct Allowed {
     return fmt::format("an integer from {} to {}", min, field.max);
   }
   std::string operator()(const RealField& field) const {
-    if (field.max == 1) {
-      return fmt::format("a number in {}{}, {}{}", field.above_min ? "(" : "[", field.min, field.max,
-                         field.below_max ? ")" : "]");
-    }
-    return fmt::format("a number {} {}", field.above_min ? "above" : "from", field.min);
+    return fmt::format("a number from {} to {}", field.min, field.max);
   }
   std::string operator()(const BetasField&) const { return "two numbers in [0, 1), like [0.9, 0.95]"; }
   std::string operator()(const BoolField&) const { return "true or false"; }
   std::string operator()(const TextField&) const { return "a text"; }
   std::string operator()(const TextListField&) const { return "a list of texts"; }
   std::string operator()(const BytesField& field) const {
-    std::string text = fmt::format("a size from {}", exact_bytes(field.min));
-    if (field.max < uint64_t(1) << 62) text += fmt::format(" to {}", exact_bytes(field.max));
+    std::string text = fmt::format("a size from {} to {}", exact_bytes(field.min), exact_bytes(field.max));
     if (field.multiple_of > 1) text += fmt::format(", a multiple of {}", exact_bytes(field.multiple_of));
     return text;
   }

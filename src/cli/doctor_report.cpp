@@ -2,6 +2,7 @@
 #include "cli/doctor_report.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -53,10 +54,14 @@ Finding io_uring() {
 Finding locked_memory() {
   constexpr uint64_t kEnough = uint64_t(1) << 30;
   Finding finding{"locked memory", FindingState::ok, nvme::memlock_limit_text()};
+  if (::geteuid() == 0) {
+    finding.facts += "; root is not bound by it";
+    return finding;
+  }
   if (nvme::memlock_limit_bytes() < kEnough) {
     finding.state = FindingState::warn;
     finding.remedy =
-        "should be at least offload.host_memory (root is not bound): ulimit -l, memlock in "
+        "should be at least offload.host_memory: ulimit -l, memlock in "
         "/etc/security/limits.d, or LimitMEMLOCK= of a service";
   }
   return finding;
@@ -104,14 +109,13 @@ std::vector<Finding> gpus() {
   for (const GpuInfo& gpu : list_gpus()) {
     findings.push_back(
         {"gpu", FindingState::ok,
-         fmt::format("{}, {}, compute capability {}.{}", gpu.name, readable_bytes(double(gpu.memory_bytes)),
-                     gpu.capability_major, gpu.capability_minor)});
+         fmt::format("{}, {}, compute capability {}.{}; not used: this version computes on the CPU", gpu.name,
+                     readable_bytes(double(gpu.memory_bytes)), gpu.capability_major, gpu.capability_minor)});
   }
   if (findings.empty()) {
-    findings.push_back(
-        {"gpu", FindingState::missing, fmt::format("none; built with CUDA: {}", cuda_build_info()),
-         "device.kind = \"host\" computes on the CPU; for a GPU install its driver and the CUDA "
-         "toolkit, then build again"});
+    findings.push_back({"gpu", FindingState::missing,
+                        fmt::format("none; built with CUDA: {}", cuda_build_info()),
+                        "nothing: this version computes on the CPU, with a GPU too"});
   }
   return findings;
 }

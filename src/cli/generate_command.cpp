@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 
 #include "checkpoint/saved_run.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/output.h"
+#include "cli/stop_signal.h"
+#include "headrace/error.h"
 #include "train/trainer.h"
 
 namespace headrace::cli {
@@ -21,11 +24,41 @@ int shown(int32_t byte) {
   return kTerminal && control ? '?' : byte;
 }
 
+/// A saved run names the drives of the machine that it was trained on.
+[[noreturn]] void rethrow_with_other_places(const Error& error) {
+  throw Error(
+      fmt::format("{}; to generate without those drives: --set 'nvme.paths=[\"FOLDER\"]', or --set "
+                  "offload.weights=host --set offload.optimizer=host --set offload.activations=host",
+                  error.what()));
+}
+
+bool is_about_drives(const IoError& error, const Config& config) {
+  const auto& paths = config.engine.nvme.paths;
+  return std::any_of(paths.begin(), paths.end(),
+                     [&](const std::string& path) { return error.path.starts_with(path); });
+}
+
+void write_continuation(const GenerateCommand& command, const SavedRun& saved, const Config& config) {
+  std::vector<int32_t> prompt;
+  for (const char c : command.prompt) prompt.push_back(static_cast<unsigned char>(c));
+  catch_stop_signals();
+  bool first = true;
+  generate(config, saved.folder(), prompt, command.tokens, command.temperature, command.seed,
+           [&](int32_t token) {
+             if (first) print("{}", command.prompt);
+             first = false;
+             // Ids beyond the bytes exist when model.vocab was given larger; they have no text.
+             if (token < 256) print("{:c}", char(shown(token)));
+             return output_error() == 0 && !stop_requested();
+           });
+  if (!first) print("\n");
+}
+
 }  // namespace
 
 int run_generate(const GenerateCommand& command) {
-  const auto saved = SavedRun::newest(
-      command.run_dir, [](const std::string& line) { fmt::print(stderr, "headrace: {}\n", line); });
+  const auto saved =
+      SavedRun::newest(command.run_dir, [](const std::string& line) { print_error("{}", line); });
   if (!saved) throw Error(fmt::format("{} holds no complete saved run", command.run_dir));
   const LoadedConfig loaded =
       parse_config(saved->config_toml(), saved->folder() + "/config.toml", command.sets);
@@ -35,21 +68,19 @@ int run_generate(const GenerateCommand& command) {
                     saved->folder()));
   }
   if (command.prompt.empty()) throw ConfigError("--prompt", "is empty");
-
-  std::vector<int32_t> prompt;
-  for (const char c : command.prompt) prompt.push_back(static_cast<unsigned char>(c));
-  fmt::print("{}", command.prompt);
   try {
-    generate(loaded.config, saved->folder(), prompt, command.tokens, command.temperature, command.seed,
-             [](int32_t token) {
-               // Ids beyond the bytes exist when model.vocab was given larger; they have no text.
-               if (token < 256) std::putchar(shown(token));
-               std::fflush(stdout);
-             });
+    write_continuation(command, *saved, loaded.config);
   } catch (const ConfigError& error) {
+    if (error.key == "nvme.paths") rethrow_with_other_places(error);
     loaded.rethrow(error);
+  } catch (const IoError& error) {
+    if (is_about_drives(error, loaded.config)) rethrow_with_other_places(error);
+    throw;
+  } catch (const OutOfMemory& error) {
+    if (error.tier == tier_name(Tier::nvme)) rethrow_with_other_places(error);
+    throw;
   }
-  fmt::print("\n");
+  check_output();
   return kExitOk;
 }
 

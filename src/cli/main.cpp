@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: its command line, and the one place where errors end. Exit codes: 0 done, 1 failure, 2 usage
 // (the command line or the configuration).
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <climits>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <sstream>
 
 #include "cli/commands.h"
+#include "cli/failure_text.h"
+#include "cli/output.h"
+#include "cli/stop_signal.h"
 #include "headrace/error.h"
 
 namespace headrace::cli {
@@ -39,6 +44,13 @@ void add_plan(CLI::App& app, PlanCommand& options, std::function<int()>& run) {
   command->callback([&] { run = [&] { return run_plan(options); }; });
 }
 
+/// CLI::Range lets "nan" pass, which is neither below nor above.
+std::string check_temperature(const std::string& text) {
+  double value = 0;
+  const bool number = CLI::detail::lexical_cast(text, value);
+  return number && value >= 0 && value <= 1e6 ? "" : "takes a number from 0 to 1e6, not " + text;
+}
+
 void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("generate", "Continue a text with a saved run's model (bytes as tokens)");
@@ -49,8 +61,10 @@ void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>&
       ->check(CLI::Range(int64_t(1), int64_t(1) << 32));
   command->add_option("--temperature", options.temperature, "0: always the likeliest byte")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
-  command->add_option("--seed", options.seed, "Of the random choices")->capture_default_str();
+      ->check(CLI::Validator(check_temperature, "FROM 0 TO 1e6"));
+  command->add_option("--seed", options.seed, "Of the random choices")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   add_sets(*command, options.sets);
   command->callback([&] { run = [&] { return run_generate(options); }; });
 }
@@ -82,10 +96,13 @@ int parse_and_run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_text) {
-    app.exit(asked_for_text);
+    std::ostringstream text, unused;
+    app.exit(asked_for_text, text, unused);
+    print("{}", text.str());
+    check_output();
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "headrace: {}; see headrace --help\n", error.what());
+    print_error("{}; see headrace --help", error.what());
     return kExitUsage;
   }
   return run();
@@ -98,7 +115,9 @@ void make_openmp_wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv(kGuard)) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
   setenv(kGuard, "1", 1);
-  execv("/proc/self/exe", argv);
+  // The path itself: started as /proc/self/exe, the process would be named "exe".
+  std::array<char, PATH_MAX> path{};
+  if (readlink("/proc/self/exe", path.data(), path.size() - 1) > 0) execv(path.data(), argv);
   // Without /proc the policy stays as it was, which costs speed only.
 }
 
@@ -108,13 +127,14 @@ void make_openmp_wait_passively(char** argv) {
 int main(int argc, char** argv) {
   using namespace headrace::cli;
   make_openmp_wait_passively(argv);
+  make_write_failures_errors();
   try {
     return parse_and_run(argc, argv);
   } catch (const headrace::ConfigError& error) {
-    fmt::print(stderr, "headrace: {}\n", error.what());
+    print_error("{}", error.what());
     return kExitUsage;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "headrace: {}\n", error.what());
+    print_error("{}", failure_text(error));
     return kExitFailure;
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cli/byte_text.h"
+#include "cli/output.h"
 #include "cli/rate.h"
 
 namespace headrace::cli {
@@ -65,26 +66,26 @@ void Progress::step(const StepMetrics& metrics) {
   const std::string line =
       progress_line(metrics, total_steps_, window_, steps_left * ms_ * 1e-3 / double(steps_));
   if (terminal_) {
-    fmt::print(out_, "\r{}\033[K", line);
+    write_text(out_, fmt::format("\r{}\033[K", line));
     open_line_ = true;
   } else {
-    fmt::print(out_, "{}\n", line);
+    write_text(out_, line + "\n");
   }
-  std::fflush(out_);
+  flush(out_);
   window_ = {};
 }
 
 void Progress::print(const std::string& line) {
-  if (open_line_) fmt::print(out_, "\r\033[K");
+  if (open_line_) write_text(out_, "\r\033[K");
   open_line_ = false;
-  fmt::print(out_, "{}\n", line);
-  std::fflush(out_);
+  write_text(out_, line + "\n");
+  flush(out_);
 }
 
 void Progress::finish() {
-  if (open_line_) fmt::print(out_, "\n");
+  if (open_line_) write_text(out_, "\n");
   open_line_ = false;
-  std::fflush(out_);
+  flush(out_);
 }
 
 }  // namespace headrace::cli

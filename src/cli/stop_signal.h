@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT and SIGTERM: the first asks the run to save and end after its step, the second ends the process at
-// once.
+// SIGINT, SIGTERM and SIGHUP: the first asks the command to end in order, the second ends the process at
+// once. A SIGHUP that was ignored from the start (nohup) stays ignored.
 #pragma once
 
 namespace headrace::cli {
@@ -8,5 +8,9 @@ namespace headrace::cli {
 void catch_stop_signals();
 /// A signal has come.
 [[nodiscard]] bool stop_requested();
+
+/// A closed pipe and a file size limit become errors of the write that meets them, not the end of the
+/// process.
+void make_write_failures_errors();
 
 }  // namespace headrace::cli

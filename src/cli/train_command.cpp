@@ -4,12 +4,15 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstring>
 #include <optional>
 
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/metrics_file.h"
 #include "cli/metrics_line.h"
+#include "cli/output.h"
+#include "cli/output_folders.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/stop_signal.h"
@@ -82,13 +85,39 @@ class RunLog {
 
 int dry_run(const Config& config) {
   const Plan plan = plan_run(config);
-  fmt::print("{}", plan_table(plan));
+  print("{}", plan_table(plan));
+  flush(stdout);
   check_plan(plan, engine_options_for(config));
+  check_output();
   return kExitOk;
 }
 
-int train(const TrainCommand& command, const Config& config) {
+/// Everything that can be known to fail before the first step fails here.
+void check_before_training(const Config& config) {
   if (config.train_data.paths.empty()) throw ConfigError("data.train", "names no file to train on");
+  const Plan plan = plan_run(config);
+  check_plan(plan, engine_options_for(config));
+  prepare_folder("checkpoint.dir", config.checkpoint_dir);
+  prepare_folder("log.dir", config.log_dir);
+  check_room_for_saved_run(plan, config);
+}
+
+void print_result(const TrainCommand& command, const Config& config, const RunSummary& summary,
+                  const RunLog& log) {
+  print("\n{}{:<16}{}\n", run_report(summary, config, log.peak_rss_bytes()), "metrics", log.metrics_path());
+  if (stop_requested() && summary.step < config.train.steps) {
+    print("\nstopped after step {} of {}; continue with: headrace train {} --resume (and the same --set)\n",
+          summary.step, config.train.steps, command.config_path);
+  }
+  if (const int code = output_error()) {
+    print_error("standard output could not be written ({}); the run went on, its result is {}",
+                std::strerror(code), summary.saved_folder);
+  }
+}
+
+int train(const TrainCommand& command, const Config& config) {
+  check_before_training(config);
+  // Planning ends at once on a signal; from here on there is swapped state to clean up and work to save.
   catch_stop_signals();
   RunLog log(config);
   Trainer trainer(config, print_config(config), log.events());
@@ -100,16 +129,14 @@ int train(const TrainCommand& command, const Config& config) {
       log.print(fmt::format("nothing to resume in {}: starting from the beginning", config.checkpoint_dir));
     }
   }
+  if (stop_requested()) {
+    log.print("stopped before the first step");
+    return kExitOk;
+  }
   log.open(resumed);
   const RunSummary summary = trainer.run();
   log.finish();
-  fmt::print("\n{}{:<16}{}\n", run_report(summary, config, log.peak_rss_bytes()), "metrics",
-             log.metrics_path());
-  if (stop_requested() && summary.step < config.train.steps) {
-    fmt::print(
-        "\nstopped after step {} of {}; continue with: headrace train {} --resume (and the same --set)\n",
-        summary.step, config.train.steps, command.config_path);
-  }
+  print_result(command, config, summary, log);
   return kExitOk;
 }
 
@@ -118,7 +145,8 @@ int train(const TrainCommand& command, const Config& config) {
 int run_train(const TrainCommand& command) {
   const LoadedConfig loaded = load_config(command.config_path, command.sets);
   if (command.print_config) {
-    fmt::print("{}", print_config(loaded.config));
+    print("{}", print_config(loaded.config));
+    check_output();
     return kExitOk;
   }
   try {

@@ -25,7 +25,8 @@ struct ReadFd {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) {
-  const ReadFd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: a pipe must not keep the program waiting for a writer.
+  const ReadFd file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (file.fd < 0) throw IoError("open", path, errno);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) throw IoError("fstat", path, errno);

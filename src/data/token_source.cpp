@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -55,8 +56,10 @@ class MappedTokenSource final : public TokenSource {
   [[nodiscard]] uint64_t windows_in(const TokenFile& file) const {
     return file.token_count() == 0 ? 0 : (file.token_count() - 1) / uint64_t(seq_len_);
   }
+  void add_file(const std::string& path, TokenWidth raw_width);
   void check_any_window() const;
 
+  std::string key_;
   TokenFormat format_;
   int64_t seq_len_, vocab_;
   std::vector<TokenFile> files_;
@@ -66,7 +69,7 @@ class MappedTokenSource final : public TokenSource {
 };
 
 MappedTokenSource::MappedTokenSource(const DataFiles& files, int64_t seq_len, int64_t vocab)
-    : format_(files.format), seq_len_(seq_len), vocab_(vocab) {
+    : key_(files.key), format_(files.format), seq_len_(seq_len), vocab_(vocab) {
   if (seq_len < 1) throw ConfigError("data.seq_len", fmt::format("{} is not a sequence length", seq_len));
   if (vocab < 1 || vocab > std::numeric_limits<int32_t>::max()) {
     throw ConfigError("model.vocab", fmt::format("{} is not a vocabulary size", vocab));
@@ -76,14 +79,26 @@ MappedTokenSource::MappedTokenSource(const DataFiles& files, int64_t seq_len, in
         "model.vocab",
         fmt::format("{} is too small: data.format = \"text\" has 256 tokens, one per byte", vocab));
   }
-  if (files.paths.empty()) throw ConfigError("data.train", "no file is named");
+  if (files.paths.empty()) throw ConfigError(key_, "no file is named");
   files_.reserve(files.paths.size());
   for (const std::string& path : files.paths) {
-    const TokenFile& file = files_.emplace_back(path, files.format, files.raw_width);
-    token_count_ += file.token_count();
-    windows_before_.push_back(windows_before_.back() + windows_in(file));
+    add_file(path, files.raw_width);
   }
   check_any_window();
+}
+
+void MappedTokenSource::add_file(const std::string& path, TokenWidth raw_width) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw ConfigError(key_, path + " is not a regular file");
+  }
+  try {
+    files_.emplace_back(path, format_, raw_width);
+  } catch (const IoError& error) {
+    throw IoError(key_ + ": open", error.path, error.error_code);
+  }
+  token_count_ += files_.back().token_count();
+  windows_before_.push_back(windows_before_.back() + windows_in(files_.back()));
 }
 
 void MappedTokenSource::check_any_window() const {
@@ -91,7 +106,7 @@ void MappedTokenSource::check_any_window() const {
   const auto longest = std::max_element(files_.begin(), files_.end(), [](const auto& a, const auto& b) {
     return a.token_count() < b.token_count();
   });
-  throw ConfigError("data.train",
+  throw ConfigError(key_,
                     fmt::format("a file needs at least seq_len + 1 = {} tokens, but {} holds {}{}; give more "
                                 "text or a smaller data.seq_len",
                                 seq_len_ + 1, longest->path(), longest->token_count(),

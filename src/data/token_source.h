@@ -21,12 +21,13 @@ struct DataFiles {
   std::vector<std::string> paths;
   TokenFormat format = TokenFormat::text;
   TokenWidth raw_width = TokenWidth::u16;
+  std::string key = "data.train";  ///< of the configuration, named by errors
 };
 
 class TokenSource {
  public:
-  /// Throws IoError, CorruptData (bad header or size, naming the file) or ConfigError ("data.train") when no
-  /// file holds seq_len + 1 tokens: the message says how many are needed.
+  /// Throws IoError (naming key and file), CorruptData (bad header or size, naming the file) or ConfigError
+  /// (files.key) when no file holds seq_len + 1 tokens: the message says how many are needed.
   static std::unique_ptr<TokenSource> open(const DataFiles& files, int64_t seq_len, int64_t vocab);
   virtual ~TokenSource() = default;
 

@@ -38,7 +38,8 @@ struct OptimizerOptions {
 
 struct Config {
   ModelConfig model;
-  DataFiles train_data, valid_data;
+  DataFiles train_data;
+  DataFiles valid_data{.paths = {}, .key = "data.valid"};
   int64_t seq_len = 256;
   TrainOptions train;
   OptimizerOptions optimizer;

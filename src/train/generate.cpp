@@ -88,7 +88,7 @@ int32_t sample(std::span<const float> logits, double temperature, std::mt19937_6
 
 void generate(const Config& config, const std::string& run_folder, std::span<const int32_t> prompt,
               int64_t max_new_tokens, double temperature, uint64_t seed,
-              const std::function<void(int32_t)>& on_token) {
+              const std::function<bool(int32_t)>& on_token) {
   if (prompt.empty()) throw ConfigError("--prompt", "at least one token is needed");
   for (int32_t token : prompt) {
     if (token < 0 || token >= config.model.vocab)
@@ -99,7 +99,7 @@ void generate(const Config& config, const std::string& run_folder, std::span<con
   std::mt19937_64 random(seed);
   for (int64_t i = 0; i < max_new_tokens; ++i) {
     tokens.push_back(sample(generator.logits_after(tokens), temperature, random));
-    on_token(tokens.back());
+    if (!on_token(tokens.back())) return;
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/saving.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -22,6 +24,14 @@ void set_master(const StateTile& tile, int64_t at, std::span<const float> values
 }
 
 }  // namespace
+
+std::string model_text(const ModelConfig& model) {
+  return fmt::format(
+      "{}, layers {}, hidden {}, heads {}, kv_heads {}, ffn {}, vocab {}, tied {}, rope_theta {}, norm_eps "
+      "{}",
+      model.family == Family::gpt2 ? "gpt2" : "llama", model.layers, model.hidden, model.heads,
+      model.kv_heads, model.ffn, model.vocab, model.tied, model.rope_theta, model.norm_eps);
+}
 
 std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
                      const std::string& config_toml) {

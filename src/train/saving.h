@@ -10,6 +10,8 @@
 
 namespace headrace {
 
+/// What makes a model this one and no other, as one line: compared before a run is continued.
+std::string model_text(const ModelConfig& model);
 /// Writes every unit of the engine; returns the folder of the finished saved run.
 std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
                      const std::string& config_toml);

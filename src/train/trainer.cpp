@@ -66,6 +66,7 @@ class Trainer::Impl {
   std::string save_now();
   void ensure_state();
   void set_earlier_runs_aside();
+  bool stopped() const { return events_.stop_requested && events_.stop_requested(); }
   bool due(uint64_t every) const { return every > 0 && state_.attempted_steps % every == 0; }
   void tell(const std::function<void(const std::string&)>& to, const std::string& line) const {
     if (to) to(line);
@@ -106,6 +107,7 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
   memory_.place(engine_.workspace());
   state_.seed = config_.train.seed;
   // A saved position counts windows, so their length belongs to what it is a position in.
+  state_.model = model_text(config_.model);
   state_.data_fingerprint = fmt::format("{}; windows of {}", train_source_->fingerprint(), config_.seq_len);
 }
 
@@ -113,6 +115,10 @@ bool Trainer::Impl::resume() {
   auto run = SavedRun::newest(config_.checkpoint_dir,
                               [&](const std::string& line) { tell(events_.on_warning, line); });
   if (!run) return false;
+  if (run->state().model != state_.model) {
+    throw ConfigError("model", fmt::format("the saved run {} is of another model ({} instead of {})",
+                                           run->folder(), run->state().model, state_.model));
+  }
   if (run->state().data_fingerprint != state_.data_fingerprint) {
     throw ConfigError("data.train",
                       fmt::format("the saved run {} was trained on other data ({} instead of {})",
@@ -122,7 +128,12 @@ bool Trainer::Impl::resume() {
     throw ConfigError("train.seed",
                       fmt::format("the saved run {} has seed {}", run->folder(), run->state().seed));
   }
-  load_run(engine_, *run, config_.engine.precision);
+  try {
+    load_run(engine_, *run, config_.engine.precision);
+  } catch (const CorruptData& error) {
+    throw Error(
+        fmt::format("{}; to resume from the saved run before it, remove {}", error.what(), run->folder()));
+  }
   state_ = run->state();
   loader_.seek({state_.data_epoch, state_.data_window});
   has_state_ = true;
@@ -210,6 +221,7 @@ std::optional<EvalMetrics> Trainer::Impl::evaluate_now() {
     size_t count = 0;
     while (count < std::min<uint64_t>(batches.size(), left) && loader.next(batches[count], true)) ++count;
     if (count == 0) break;
+    if (stopped()) return std::nullopt;  // a loss over a part would be mistaken for one over all
     left -= count;
     loss_sum += evaluate(context(), {batches.data(), count});
     for (size_t i = 0; i < count; ++i) metrics.tokens += uint64_t(batches[i].counted());
@@ -248,7 +260,7 @@ RunSummary Trainer::Impl::run() {
   const Stats before = engine_.stats();
   bool evaluated = false;
   while (state_.attempted_steps < config_.train.steps) {
-    if (events_.stop_requested && events_.stop_requested()) break;
+    if (stopped()) break;
     one_step();
     evaluated = due(config_.train.eval_every);
     if (evaluated) evaluate_now();

@@ -38,7 +38,7 @@ struct TrainerEvents {
   std::function<void(const std::string& folder, uint64_t step)> on_saved;
   std::function<void(const std::string&)> on_notice;   ///< one line
   std::function<void(const std::string&)> on_warning;  ///< one line
-  std::function<bool()> stop_requested;                ///< asked between steps: save, then end
+  std::function<bool()> stop_requested;                ///< asked between steps: save, then end; and during validation
 };
 
 /// Sizes the engine for this run (workspace, activation checkpoints) without allocating anything.
@@ -72,9 +72,10 @@ class Trainer {
 };
 
 /// Continues `prompt` with up to max_new_tokens tokens sampled at `temperature` (0: greedy) from a saved
-/// run's model, calling on_token for each. Recomputes the window for every token (no key/value cache).
+/// run's model, calling on_token for each; it returns whether to go on. Recomputes the window for every token
+/// (no key/value cache).
 void generate(const Config& config, const std::string& run_folder, std::span<const int32_t> prompt,
               int64_t max_new_tokens, double temperature, uint64_t seed,
-              const std::function<void(int32_t)>& on_token);
+              const std::function<bool(int32_t)>& on_token);
 
 }  // namespace headrace

@@ -91,8 +91,8 @@ TEST(Kill, AtAnyInstantLeavesTheNewestCompleteRun) {
     const auto run = SavedRun::newest(dir.path(), [&](const std::string& line) { warnings.push_back(line); });
     ASSERT_TRUE(run.has_value());
     EXPECT_THAT(warnings, testing::IsEmpty());
-    ASSERT_GE(run->state().step, step) << "a finished save was lost";
-    step = run->state().step;
+    ASSERT_GE(run->state().attempted_steps, step) << "a finished save was lost";
+    step = run->state().attempted_steps;
     ASSERT_TRUE(test::holds(*run, step, units, DType::bf16));
     retain_newest(dir.path(), 2);
     for (const std::string& name : names_in(dir.path())) ASSERT_TRUE(name.starts_with("step-")) << name;

@@ -72,14 +72,16 @@ inline std::vector<UnitSpec> specs(const std::vector<Unit>& units) {
   return out;
 }
 
-inline RunState state_at(uint64_t step) {
-  return {.step = step,
-          .attempted_steps = step + 2,
-          .skipped_steps = 2,
+/// Half of the attempted steps were skipped, so that no count can be taken for another.
+inline RunState state_at(uint64_t attempted) {
+  return {.step = attempted / 2,
+          .attempted_steps = attempted,
+          .skipped_steps = attempted - attempted / 2,
           .skipped_in_a_row = 1,
           .tokens = (uint64_t{1} << 63) + 5,
           .data_epoch = 3,
           .data_window = 77,
+          .model = "llama, layers 2",
           .data_fingerprint = "text;a.txt:8:8x1",
           .seed = ~uint64_t{0}};
 }

@@ -202,7 +202,10 @@ TEST(Trainer, GeneratesFromTheSavedRun) {
   const std::string prompt = "in the beg";
   const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
   std::string text;
-  generate(config, folder, tokens, 6, 0.0, 1, [&](int32_t token) { text.push_back(char(token)); });
+  generate(config, folder, tokens, 6, 0.0, 1, [&](int32_t token) {
+    text.push_back(char(token));
+    return true;
+  });
   EXPECT_EQ(text, "inning");
 }
 
