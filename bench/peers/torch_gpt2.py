@@ -59,7 +59,7 @@ class Gpt2(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = self.norm(x) @ self.wte.weight.t()
-        return F.cross_entropy(logits.float().view(-1, VOCAB), labels.view(-1))
+        return F.cross_entropy(logits.float().view(-1, VOCAB), labels.reshape(-1))
 
 
 def make_optimizer(model, tuned):
