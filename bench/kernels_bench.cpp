@@ -2,11 +2,13 @@
 // Speed of the host kernels on the shapes of GPT-2 124M (rows 512, head in chunks of 128 rows) and of the
 // demo model. Each line tells the best run: products and attention in GFLOP/s and as a share of the fp32
 // peak, which is a large square product in this process; everything else in GB/s of bytes that must move.
+// --peaks prints such products in fp32 and bf16 as JSON and nothing else.
 #include <benchmark/benchmark.h>
 
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -15,6 +17,7 @@
 #include "headrace/stream.h"
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/host/host_kernels.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 
@@ -82,32 +85,41 @@ double best_seconds(benchmark::State& state, F run) {
   return best;
 }
 
+/// The best of some runs of one square product.
+double square_gflops(DType in, host::Bf16Products how) {
+  constexpr int64_t n = 2048;
+  Operand a(in, n * n), b(in, n * n), c(in, n * n);
+  const Gemm g{.m = n,
+               .n = n,
+               .k = n,
+               .a = a.data(),
+               .lda = n,
+               .b = b.data(),
+               .ldb = n,
+               .in = in,
+               .c = c.data(),
+               .ldc = n,
+               .out = in};
+  ScratchMemory scratch(host::gemm_scratch_bytes(g, how));
+  double best = 1e30;
+  for (int i = 0; i < 8; ++i) {
+    const double start = now_seconds();
+    host::gemm(g, scratch, how);
+    best = std::min(best, now_seconds() - start);
+  }
+  return 2e-9 * double(n) * double(n) * double(n) / best;
+}
+
 double peak_gflops() {
-  static const double peak = [] {
-    constexpr int64_t n = 2048;
-    InlineStream stream;
-    Operand a(DType::f32, n * n), b(DType::f32, n * n), c(DType::f32, n * n);
-    const Gemm g{.m = n,
-                 .n = n,
-                 .k = n,
-                 .a = a.data(),
-                 .lda = n,
-                 .b = b.data(),
-                 .ldb = n,
-                 .in = DType::f32,
-                 .c = c.data(),
-                 .ldc = n,
-                 .out = DType::f32};
-    ScratchMemory scratch(gemm_scratch_bytes(DeviceKind::host, g));
-    double best = 1e30;
-    for (int i = 0; i < 8; ++i) {
-      const double start = now_seconds();
-      gemm(stream, g, scratch);
-      best = std::min(best, now_seconds() - start);
-    }
-    return 2e-9 * double(n) * double(n) * double(n) / best;
-  }();
+  static const double peak = square_gflops(DType::f32, host::Bf16Products::automatic);
   return peak;
+}
+
+/// What a square product reaches in each format, as one JSON object, for programs that compare with it.
+void print_peaks() {
+  std::printf("{\"fp32_gflops\": %.1f, \"bf16_native_gflops\": %.1f, \"bf16_converted_gflops\": %.1f}\n",
+              peak_gflops(), square_gflops(DType::bf16, host::Bf16Products::native),
+              square_gflops(DType::bf16, host::Bf16Products::converted));
 }
 
 void report_flops(benchmark::State& state, double flops, double seconds) {
@@ -340,4 +352,13 @@ HEADRACE_BENCH(embedding, backward_bf16, true, DType::bf16);
 }  // namespace
 }  // namespace headrace::kernels
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--peaks") {
+    headrace::kernels::print_peaks();
+    return 0;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}
