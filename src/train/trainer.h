@@ -38,7 +38,7 @@ struct TrainerEvents {
   std::function<void(const std::string& folder, uint64_t step)> on_saved;
   std::function<void(const std::string&)> on_notice;   ///< one line
   std::function<void(const std::string&)> on_warning;  ///< one line
-  std::function<bool()> stop_requested;                ///< asked between steps: save, then end; and during validation
+  std::function<bool()> stop_requested;  ///< asked between steps and validation batches: save, then end
 };
 
 /// Sizes the engine for this run (workspace, activation checkpoints) without allocating anything.

@@ -250,7 +250,8 @@ TEST(Newest, IsOfTheHighestNumberAndNotOfTheLongestString) {
   fs::create_directory(dir / "step-12x");
   fs::rename(dir / "step-0000000020", dir / "step-20");  // the last as a string
   EXPECT_EQ(SavedRun::newest(dir.path(), nullptr)->state().attempted_steps, 100000u);
-  EXPECT_EQ(SavedRun::newest(dir / "step-0000000009", nullptr)->state().attempted_steps, 9u) << "a run's own folder";
+  EXPECT_EQ(SavedRun::newest(dir / "step-0000000009", nullptr)->state().attempted_steps, 9u)
+      << "its own folder";
 }
 
 TEST(Newest, IsNothingWhereNothingWasSaved) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -55,16 +56,19 @@ class Program : public ::testing::Test {
         << path("saved") << "\"\n[log]\ndir = \"" << path("log") << "\"\n";
   }
 
-  pid_t start(const std::vector<std::string>& arguments) const {
-    const pid_t child = fork();
-    if (child != 0) return child;
+  [[noreturn]] static void exec(const std::vector<std::string>& arguments) {
     std::vector<char*> argv = {const_cast<char*>(HEADRACE_PROGRAM)};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
-    dup2(open(path("out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDOUT_FILENO);
-    dup2(open(path("err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
     execv(HEADRACE_PROGRAM, argv.data());
     _exit(127);
+  }
+  pid_t start(const std::vector<std::string>& arguments) const {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    dup2(open(path("out").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDOUT_FILENO);
+    dup2(open(path("err").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
+    exec(arguments);
   }
   [[nodiscard]] Outcome finish(pid_t child) const {
     int status = 0;
@@ -76,6 +80,10 @@ class Program : public ::testing::Test {
     return finish(start(arguments));
   }
 
+  [[nodiscard]] size_t metrics_lines() const {
+    const std::string text = file_text(path("log/metrics.jsonl"));
+    return size_t(std::count(text.begin(), text.end(), '\n'));
+  }
   /// Values of `field` in the lines of metrics.jsonl whose "ev" is `event`.
   [[nodiscard]] std::vector<json> metrics(const std::string& event, const std::string& field) const {
     std::vector<json> values;

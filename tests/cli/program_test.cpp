@@ -44,7 +44,10 @@ TEST_F(Program, UsageErrorsEndWithTwoAndOneLine) {
            {"train", path("run.toml"), "--set", "train.stesp=1"},
            {"train", path("bad.toml")},
            {"plan", path("run.toml"), "--set", "model.heads=3"},
-           {"generate", path("saved"), "--prompt", "x", "--temperature", "-1"}}) {
+           {"plan", path("run.toml"), "--set", "model=3"},
+           {"generate", path("saved"), "--prompt", "x", "--temperature", "-1"},
+           {"generate", path("saved"), "--prompt", "x", "--temperature", "nan"},
+           {"generate", path("saved"), "--prompt", "x", "--seed", "-1"}}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
     EXPECT_THAT(outcome.err, StartsWith("headrace: "));

@@ -109,6 +109,13 @@ TEST(Windows, MissingFileIsAnIoErrorThatNamesIt) {
   EXPECT_THAT(message_of<ConfigError>({}), HasSubstr("data.train"));
 }
 
+TEST(Windows, ErrorsNameTheKeyThatTheFilesComeFrom) {
+  EXPECT_THAT(message_of<IoError>({.paths = {"/nonexistent"}, .key = "data.valid"}), HasSubstr("data.valid"));
+  EXPECT_THAT(message_of<ConfigError>({.paths = {"/dev/null"}, .key = "data.valid"}),
+              HasSubstr("data.valid: /dev/null is not a regular file"));
+  EXPECT_THAT(message_of<ConfigError>({.paths = {}, .key = "data.valid"}), HasSubstr("data.valid"));
+}
+
 TEST(Llmc, ReadsShardsOf16And32BitTokens) {
   const TempFolder dir;
   write_llmc<uint16_t>(dir / "a.bin", 20240520, 1, 4, {50256, 65535, 3, 4});
