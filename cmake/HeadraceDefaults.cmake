@@ -17,6 +17,7 @@ add_library(headrace_flags INTERFACE)
 # The arithmetic must be what the source says on every instruction set: no silent contraction to fused operations.
 target_compile_options(headrace_flags INTERFACE -Wall -Wextra -Wconversion -Wno-missing-field-initializers -ffp-contract=off)
 if(HEADRACE_SANITIZE)
-  target_compile_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_compile_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE} -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer -g1)
   target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
 endif()

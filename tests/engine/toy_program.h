@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "headrace/engine.h"
+#include "tests/engine_state.h"
 
 namespace headrace::test {
 
@@ -65,24 +66,7 @@ class ToyProgram {
     return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
   }
 
-  /// Everything: weights, lo, m, v of every unit, byte by byte.
-  std::vector<std::byte> state() {
-    std::vector<std::byte> all;
-    const auto append = [&](const void* data, size_t bytes) {
-      const auto* from = static_cast<const std::byte*>(data);
-      all.insert(all.end(), from, from + bytes);
-    };
-    for (uint32_t u = 0; u < engine_.units().size(); ++u) {
-      engine_.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
-        const auto n = size_t(tile.elems);
-        append(tile.weights, n * (tile.lo ? 2 : 4));
-        if (tile.lo) append(tile.lo, n * 2);
-        append(tile.m, n * 4);
-        append(tile.v, n * 4);
-      });
-    }
-    return all;
-  }
+  std::vector<std::byte> state() { return state_bytes(engine_); }
 
  private:
   static EngineOptions sized(EngineOptions options) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/toy_program.h"
+#include "tests/engine_state.h"
 #include "tests/temp_dir.h"
 
 namespace headrace {
@@ -47,24 +48,6 @@ void fill(Engine& engine) {
   }
 }
 
-std::vector<std::byte> state_of(Engine& engine) {
-  std::vector<std::byte> all;
-  const auto append = [&](const void* data, size_t bytes) {
-    const auto* from = static_cast<const std::byte*>(data);
-    all.insert(all.end(), from, from + bytes);
-  };
-  for (uint32_t u = 0; u < engine.units().size(); ++u) {
-    engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
-      const auto n = size_t(tile.elems);
-      append(tile.weights, n * (tile.lo ? 2 : 4));
-      if (tile.lo) append(tile.lo, n * 2);
-      append(tile.m, n * 4);
-      append(tile.v, n * 4);
-    });
-  }
-  return all;
-}
-
 class SavedElsewhere : public testing::TestWithParam<std::tuple<Tier, Tier, DType>> {};
 
 TEST_P(SavedElsewhere, EveryElementComesBackAndNoneIsAdded) {
@@ -81,7 +64,7 @@ TEST_P(SavedElsewhere, EveryElementComesBackAndNoneIsAdded) {
 
   Engine target(options_on(to, precision, dir.path()), awkward_units());
   load_run(target, SavedRun::open(folder), precision);
-  EXPECT_TRUE(state_of(source) == state_of(target));
+  EXPECT_TRUE(test::state_bytes(source) == test::state_bytes(target));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, SavedElsewhere,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/engine_state.h"
 #include "train/saving.h"
 #include "train/step.h"
 
@@ -38,24 +39,7 @@ class StepRig {
   }
   [[nodiscard]] StepContext context() { return {engine, *model, memory, order}; }
 
-  /// Weights, lo, m and v of every unit, byte by byte.
-  std::vector<std::byte> state() {
-    std::vector<std::byte> all;
-    for (uint32_t u = 0; u < engine.units().size(); ++u) {
-      engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
-        const auto n = size_t(tile.elems);
-        const auto append = [&](const void* data, size_t bytes) {
-          const auto* from = static_cast<const std::byte*>(data);
-          all.insert(all.end(), from, from + bytes);
-        };
-        append(tile.weights, n * (tile.lo ? 2 : 4));
-        if (tile.lo) append(tile.lo, n * 2);
-        append(tile.m, n * 4);
-        append(tile.v, n * 4);
-      });
-    }
-    return all;
-  }
+  std::vector<std::byte> state() { return state_bytes(engine); }
 
   std::unique_ptr<Model> model;
   StepMemory memory;
