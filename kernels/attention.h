@@ -10,10 +10,16 @@ namespace headrace::kernels {
 /// qkv [batch*seq, (heads + 2 kv_heads) * head_dim]: q heads, then k heads, then v heads, in every row.
 /// out [batch*seq, heads * head_dim]; lse fp32 [batch, heads, seq] (log of the softmax denominator).
 /// Query head h reads kv head h / (heads / kv_heads). scale multiplies q.k (1/sqrt(head_dim) as a rule).
+///
+/// Packed documents: with `cu_seqlens` a query attends to its own document only. cu_seqlens[documents + 1]
+/// (in device memory, ascending, from 0 to batch * seq) are the rows at which documents begin; every multiple
+/// of seq is among them, so that no document crosses from one sequence into the next.
 struct Attention {
   int64_t batch, seq, heads, kv_heads, head_dim;
   float scale;
   DType dtype;
+  const int32_t* cu_seqlens = nullptr;
+  int64_t documents = 0;
 };
 void attention_forward(Stream&, const Attention&, const void* qkv, void* out, float* lse, Scratch);
 /// dqkv has the layout of qkv.

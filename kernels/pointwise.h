@@ -44,7 +44,8 @@ struct CrossEntropy {
   DType dtype;
 };
 void cross_entropy(Stream&, const CrossEntropy&, const float* logits, const int32_t* labels, double* loss_sum,
-                   void* dlogits);
+                   void* dlogits, Scratch);
+size_t cross_entropy_scratch_bytes(DeviceKind kind, int64_t rows);
 
 void cast(Stream&, int64_t elems, DType from, const void* x, DType to, void* y);
 
