@@ -32,19 +32,18 @@ class Exchange {
  public:
   static constexpr size_t kElems = 512;
 
-  Exchange() {
-    const size_t bytes = kElems * sizeof(double);
+  Exchange() : host_(std::make_unique<Page>()) {
     cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creation of a stream");
+    cuda::check(cudaHostRegister(host_.get(), sizeof(Page), cudaHostRegisterPortable),
+                "page-locking of memory for sums over ranks");
     void* data = nullptr;
-    cuda::check(cudaMallocHost(&data, bytes), "page-locked memory for sums over ranks");
-    host_ = static_cast<double*>(data);
-    cuda::check(cudaMalloc(&data, bytes), "device memory for sums over ranks");
+    cuda::check(cudaMalloc(&data, sizeof(Page)), "device memory for sums over ranks");
     device_ = static_cast<double*>(data);
   }
   ~Exchange() {
     (void)cudaFree(device_);
-    (void)cudaFreeHost(host_);
-    if (stream_) (void)cudaStreamDestroy(stream_);
+    (void)cudaHostUnregister(host_.get());
+    (void)cudaStreamDestroy(stream_);
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -52,19 +51,25 @@ class Exchange {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   [[nodiscard]] double* device() const { return device_; }
   void send(std::span<const double> values) {
-    std::memcpy(host_, values.data(), values.size_bytes());
-    cuda::check(cudaMemcpyAsync(device_, host_, values.size_bytes(), cudaMemcpyDefault, stream_),
+    std::memcpy(host_->values, values.data(), values.size_bytes());
+    cuda::check(cudaMemcpyAsync(device_, host_->values, values.size_bytes(), cudaMemcpyDefault, stream_),
                 "copy of sums to the device");
   }
   void receive(size_t count) {
-    cuda::check(cudaMemcpyAsync(host_, device_, count * sizeof(double), cudaMemcpyDefault, stream_),
+    cuda::check(cudaMemcpyAsync(host_->values, device_, count * sizeof(double), cudaMemcpyDefault, stream_),
                 "copy of sums from the device");
   }
-  void take(std::span<double> values) const { std::memcpy(values.data(), host_, values.size_bytes()); }
+  void take(std::span<double> values) const {
+    std::memcpy(values.data(), host_->values, values.size_bytes());
+  }
 
  private:
+  struct alignas(4096) Page {
+    double values[kElems];
+  };
+  std::unique_ptr<Page> host_;
   cudaStream_t stream_ = nullptr;
-  double *host_ = nullptr, *device_ = nullptr;
+  double* device_ = nullptr;
 };
 
 class NcclCommunicator final : public Communicator {

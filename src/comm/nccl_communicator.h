@@ -20,8 +20,8 @@ struct NcclId {
 };
 NcclId make_nccl_id();
 
-/// Joins the group on the calling thread's GPU; returns when all `world_size` ranks have. Page-locks a few
-/// KiB and takes as much device memory for all_reduce(); allocates nothing later.
+/// Joins the group on the calling thread's GPU; returns when all `world_size` ranks have. Page-locks a page
+/// and takes as much device memory for all_reduce(); allocates nothing later.
 std::unique_ptr<Communicator> make_nccl_communicator(int rank, int world_size, const NcclId& id);
 
 }  // namespace headrace
