@@ -23,6 +23,8 @@ target_compile_options(headrace_flags INTERFACE
 # gives profilers and compute-sanitizer the lines of kernels.
 target_compile_options(headrace_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Werror=cross-execution-space-call;-Xcompiler=-Wall,-ffp-contract=off>")
+# cuBLASLt and NCCL are large: a program that calls neither does not load them.
+target_link_options(headrace_flags INTERFACE -Wl,--as-needed)
 if(HEADRACE_SANITIZE)
   target_compile_options(headrace_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${HEADRACE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")

@@ -8,6 +8,7 @@
 #include "device/cuda_device.h"
 #include "device/cuda_info.h"
 #include "headrace/error.h"
+#include "kernels/cuda/launch.h"
 #include "tests/emulation/control.h"
 
 namespace headrace {
@@ -60,27 +61,57 @@ TEST(DeviceMemory, IsThePlanAndNothingElseAndGoesWithTheDevice) {
   EXPECT_EQ(emulation::device_bytes_in_use(), 0u);
 }
 
-/// A copy to an address that is nobody's, which the device does not survive.
-void lose(Device& device) {
-  std::byte host{};
-  std::byte* const memory = device.memory().take(1, 1, "last byte");
-  device.compute().copy(memory + (size_t(1) << 40), &host, 1);
-  device.compute().synchronize();
+/// Threads that do not meet at one barrier: the emulated device does not survive that.
+__global__ void part_ways() {
+  if (threadIdx.x == 0) __syncthreads();
 }
 
 class LostDevice : public testing::Test {
  protected:
-  void TearDown() override { emulation::reset_device(); }
+  void SetUp() override {
+    device_ = make_cuda(4096);
+    kernels::cuda::launch(static_cast<cudaStream_t>(device_->compute().native_handle()), part_ways,
+                          {.grid = dim3(1), .block = dim3(32)});
+  }
+  void TearDown() override {
+    device_.reset();
+    emulation::reset_device();
+  }
+  std::unique_ptr<Device> device_;
 };
 
-TEST_F(LostDevice, ErrorsNameTheCallTheBytesAndTheCause) {
-  const auto device = make_cuda(4096);
+TEST_F(LostDevice, ErrorsNameThePlaceAndTheCause) {
   try {
-    lose(*device);
+    device_->compute().synchronize();
     FAIL();
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("cuda_stream.cpp:"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("cudaError"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("wait for a stream (cuda_stream.cpp:"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("cudaErrorLaunchFailure"));
+  }
+}
+
+TEST_F(LostDevice, NobodyWaitsForTasksThatNeverRun) {
+  int ran = 0;
+  EXPECT_THROW(
+      {
+        for (size_t i = 0; i < 3 * CudaStream::kQueueEntries; ++i)
+          device_->compute().enqueue([&ran] { ++ran; });
+        device_->compute().synchronize();
+      },
+      DeviceError);
+  EXPECT_EQ(ran, 0);
+}
+
+TEST_F(LostDevice, CopiesFailWithTheirBytes) {
+  EXPECT_THROW(device_->compute().synchronize(), DeviceError);
+  std::byte host[100];
+  try {
+    device_->h2d().copy(device_->memory().take(100, 1, "x"), host, 100);
+    device_->h2d().synchronize();
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::AnyOf(testing::HasSubstr("record of an event"),
+                                             testing::HasSubstr("copy of 100 bytes")));
   }
 }
 
