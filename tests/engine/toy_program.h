@@ -12,6 +12,7 @@
 
 #include "headrace/engine.h"
 #include "tests/engine_state.h"
+#include "tests/test_device.h"
 
 namespace headrace::test {
 
@@ -70,7 +71,7 @@ class ToyProgram {
 
  private:
   static EngineOptions sized(EngineOptions options) {
-    options.device = DeviceChoice::host;
+    options.device = kDevice;
     return options;
   }
 

@@ -7,6 +7,7 @@
 #include "tests/engine/toy_program.h"
 #include "tests/engine_state.h"
 #include "tests/temp_dir.h"
+#include "tests/test_device.h"
 
 namespace headrace {
 namespace {
@@ -21,7 +22,7 @@ std::vector<UnitSpec> awkward_units() {
 EngineOptions options_on(Tier tier, DType precision, const std::string& path) {
   EngineOptions options;
   options.precision = precision;
-  options.device = DeviceChoice::host;
+  options.device = test::kDevice;
   options.device_memory = options.host_memory = 128u << 20;
   options.placement = {tier, tier, tier, tier};
   options.nvme.paths = {path};

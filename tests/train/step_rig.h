@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/engine_state.h"
+#include "tests/test_device.h"
 #include "train/saving.h"
 #include "train/step.h"
 
@@ -20,7 +21,7 @@ struct RigOptions {
 
 inline EngineOptions rig_engine(const Model& model, const RigOptions& o) {
   EngineOptions engine = o.engine;
-  engine.device = DeviceChoice::host;
+  engine.device = kDevice;
   engine.workspace_bytes = StepMemory(model, o.shape).bytes();
   engine.activation_bytes = model.activation_bytes(o.shape.micro_batch, o.shape.seq_len);
   engine.activation_count = activation_count(model.stages(), o.shape.grad_accum);
@@ -30,7 +31,7 @@ inline EngineOptions rig_engine(const Model& model, const RigOptions& o) {
 class StepRig {
  public:
   explicit StepRig(const RigOptions& o)
-      : model(make_model(o.model, o.engine.precision, DeviceKind::host)),
+      : model(make_model(o.model, o.engine.precision, kDeviceKind)),
         memory(*model, o.shape),
         order(*model),
         engine(rig_engine(*model, o), {model->units().begin(), model->units().end()}) {

@@ -6,6 +6,7 @@
 
 #include "tests/fixtures/fixture.h"
 #include "tests/temp_dir.h"
+#include "tests/test_device.h"
 #include "tests/train/step_rig.h"
 
 namespace headrace {
@@ -208,7 +209,7 @@ TEST(TiedEmbedding, MayHaveTheSizeOfALayer) {
                     .vocab = 61,
                     .max_seq = 24,
                     .tied = true};
-  const auto tied = make_model(model, DType::bf16, DeviceKind::host);
+  const auto tied = make_model(model, DType::bf16, test::kDeviceKind);
   const auto pages = [&](size_t unit) { return (layout_of(tied->units()[unit]).elems + 2047) / 2048; };
   ASSERT_EQ(pages(0), pages(1));
   test::TempDir dir;

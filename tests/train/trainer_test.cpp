@@ -10,6 +10,7 @@
 #include "checkpoint/saved_run.h"
 #include "headrace/error.h"
 #include "tests/temp_dir.h"
+#include "tests/test_device.h"
 
 namespace headrace {
 namespace {
@@ -40,7 +41,7 @@ Config tiny_config(const test::TempDir& dir, Placement placement) {
       .steps = 8, .micro_batch = 2, .grad_accum = 2, .seed = 3, .eval_every = 0, .eval_batches = 4};
   config.optimizer.adam.lr = 3e-3;
   config.optimizer.warmup_steps = 2;
-  config.engine.device = DeviceChoice::host;
+  config.engine.device = test::kDevice;
   config.engine.placement = placement;
   config.engine.nvme.paths = {dir.path()};
   config.checkpoint_dir = dir.path() + "/saved";
