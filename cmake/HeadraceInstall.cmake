@@ -30,6 +30,7 @@ configure_package_config_file(cmake/headraceConfig.cmake.in ${PROJECT_BINARY_DIR
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/headraceConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/headraceConfig.cmake ${PROJECT_BINARY_DIR}/headraceConfigVersion.cmake
+  cmake/HeadraceNccl.cmake
   DESTINATION ${package_dir})
 
 # Only archives are installed, so what they need stands in Requires and Libs: plain `pkg-config --libs` is enough.
@@ -37,7 +38,10 @@ install(FILES ${PROJECT_BINARY_DIR}/headraceConfig.cmake ${PROJECT_BINARY_DIR}/h
 file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_cuda)
 if(HEADRACE_HAVE_CUDA)
-  set(pc_cuda "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl")
+  set(pc_cuda "-L${CUDAToolkit_LIBRARY_DIR} -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lrt -ldl")
+endif()
+if(HEADRACE_HAVE_NCCL)
+  string(PREPEND pc_cuda "-Wl,--as-needed ${HEADRACE_NCCL_LIBRARY} ")
 endif()
 configure_file(cmake/headrace.pc.in ${PROJECT_BINARY_DIR}/headrace.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/headrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

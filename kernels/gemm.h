@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a stream. Row-major; operands fp32 or bf16, accumulation in fp32, bf16 results rounded
-// once. The host implementation is oneDNN behind this interface (kernels/host/gemm.cpp); no other file names
-// oneDNN. The order of every sum depends on shapes and the machine only, never on addresses, budgets or
-// placement.
+// once. Behind this interface are oneDNN on the host (kernels/host/gemm.cpp) and cuBLASLt on GPUs
+// (kernels/cuda/gemm.cpp); no other file names either. The order of every sum depends on shapes and the
+// machine only, never on addresses, budgets or placement.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,16 @@ scripts/dependencies.sh
 # The text is worth having but not needed: without it the demo reads licence texts.
 scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
 
+# Kernels for a GPU take minutes to build: only where one is to be seen, and for that one.
+cuda=(-DHEADRACE_CUDA=OFF)
+if [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; then
+  cuda=(-DHEADRACE_CUDA=ON)
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd 0-9 || true)
+  [ -z "$capability" ] || cuda+=("-DCMAKE_CUDA_ARCHITECTURES=$capability")
+fi
+
 mkdir -p build
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 ||
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release "${cuda[@]}" >build/configure.log 2>&1 ||
   { cat build/configure.log; exit 1; }
 echo "Building (about 3 minutes on 2 cores the first time, less on more)"
 cmake --build build --target headrace -j "$(nproc)"

@@ -6,6 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/dependencies.sh
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEADRACE_CUDA=ON
 cmake --build build -j "$(nproc)"
 ctest --test-dir build --output-on-failure --no-tests=error -j2 "$@"

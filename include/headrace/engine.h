@@ -102,6 +102,11 @@ struct Placement {
 
 enum class DeviceChoice : uint8_t { automatic, cuda, host };
 
+/// Where an engine with this choice computes: `automatic` is cuda where a GPU is visible that this build has
+/// kernels for. `cuda` is cuda on a machine without a GPU too (a plan can be made there, an Engine cannot);
+/// in a build without kernels for GPUs it throws DeviceError.
+DeviceKind resolve_device(DeviceChoice choice);
+
 struct NvmeOptions {
   std::vector<std::string> paths;  ///< units are dealt to them in turn
   size_t chunk_bytes = 2u << 20;

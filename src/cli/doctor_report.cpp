@@ -107,17 +107,30 @@ Finding instruction_sets() {
 std::vector<Finding> gpus() {
   std::vector<Finding> findings;
   for (const GpuInfo& gpu : list_gpus()) {
-    findings.push_back(
-        {"gpu", FindingState::ok,
-         fmt::format("{}, {}, compute capability {}.{}; not used: this version computes on the CPU", gpu.name,
-                     readable_bytes(double(gpu.memory_bytes)), gpu.capability_major, gpu.capability_minor)});
+    Finding finding{
+        "gpu", FindingState::ok,
+        fmt::format("{}, {}, compute capability {}.{}", gpu.name, readable_bytes(double(gpu.memory_bytes)),
+                    gpu.capability_major, gpu.capability_minor)};
+    if (!code_runs_on(cuda_architectures(), gpu.capability_major, gpu.capability_minor)) {
+      finding.state = FindingState::warn;
+      finding.facts += fmt::format("; not used: this build has kernels for {}", cuda_architectures());
+      finding.remedy = fmt::format("build with -DCMAKE_CUDA_ARCHITECTURES={}{}", gpu.capability_major,
+                                   gpu.capability_minor);
+    } else if (findings.empty()) {
+      finding.facts += "; device.kind = \"auto\" computes here";
+    } else {
+      finding.facts += "; not used: a run uses the first one (CUDA_VISIBLE_DEVICES chooses)";
+    }
+    findings.push_back(std::move(finding));
   }
-  if (findings.empty()) {
-    findings.push_back({"gpu", FindingState::missing,
-                        fmt::format("none; built with CUDA: {}", cuda_build_info()),
-                        "nothing: this version computes on the CPU, with a GPU too"});
+  if (!findings.empty()) return findings;
+  if (built_with_cuda()) {
+    return {
+        {"gpu", FindingState::missing, fmt::format("none is visible; built with {}", cuda_build_info()),
+         "nothing, to compute on the CPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell what the driver shows"}};
   }
-  return findings;
+  return {{"gpu", FindingState::missing, "not looked for: built without CUDA",
+           "nothing, to compute on the CPU; otherwise build with a CUDA toolkit and -DHEADRACE_CUDA=ON"}};
 }
 
 Finding direct_io(const std::string& path, const nvme::DirectSupport& direct) {

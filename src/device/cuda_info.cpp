@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_info.h"
 
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
 #ifdef HEADRACE_HAVE_CUDA
 
 #include <cuda_runtime_api.h>
@@ -13,6 +17,18 @@
 #endif
 
 namespace headrace {
+
+bool built_with_cuda() {
+  return true;
+}
+
+std::string cuda_architectures() {
+#ifdef HEADRACE_CUDA_ARCHITECTURES
+  return HEADRACE_CUDA_ARCHITECTURES;
+#else
+  return "80-virtual";  // the emulation of the tests: any GPU
+#endif
+}
 
 std::vector<GpuInfo> list_gpus() {
   int count = 0;
@@ -37,7 +53,7 @@ std::string cuda_build_info() {
 #ifdef NCCL_MAJOR
   info += fmt::format(", NCCL {}.{}.{}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
 #endif
-  return info;
+  return info + "; kernels for " + cuda_architectures();
 }
 
 }  // namespace headrace
@@ -45,6 +61,14 @@ std::string cuda_build_info() {
 #else
 
 namespace headrace {
+
+bool built_with_cuda() {
+  return false;
+}
+
+std::string cuda_architectures() {
+  return {};
+}
 
 std::vector<GpuInfo> list_gpus() {
   return {};
@@ -57,3 +81,38 @@ std::string cuda_build_info() {
 }  // namespace headrace
 
 #endif
+
+namespace headrace {
+namespace {
+
+/// One entry of the list, such as "90", "90-real", "90-virtual" or "90a-real".
+bool entry_runs_on(std::string_view entry, int capability) {
+  int built_for = 0;
+  const char* const end = entry.data() + entry.size();
+  const char* const rest = std::from_chars(entry.data(), end, built_for).ptr;
+  const std::string_view kind(rest, size_t(end - rest));
+  if (kind.starts_with('a')) return capability == built_for;
+  const bool machine_code = capability / 10 == built_for / 10 && capability >= built_for;
+  const bool ptx = capability >= built_for;
+  return (kind != "-virtual" && machine_code) || (kind != "-real" && ptx);
+}
+
+}  // namespace
+
+bool code_runs_on(const std::string& architectures, int capability_major, int capability_minor) {
+  std::string_view left = architectures;
+  while (!left.empty()) {
+    const size_t length = std::min(left.find(','), left.size());
+    if (entry_runs_on(left.substr(0, length), 10 * capability_major + capability_minor)) return true;
+    left.remove_prefix(std::min(length + 1, left.size()));
+  }
+  return false;
+}
+
+bool has_usable_gpu() {
+  const std::vector<GpuInfo> gpus = list_gpus();
+  return built_with_cuda() && !gpus.empty() &&
+         code_runs_on(cuda_architectures(), gpus[0].capability_major, gpus[0].capability_minor);
+}
+
+}  // namespace headrace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs this machine has and what this build was made against, for `doctor`, `--version` and the choice
-// of a device. Plain C++ over the CUDA runtime; in a build without the toolkit there is nothing to see.
+// Which GPUs this machine has and what this build was made for, for `doctor`, `--version` and the choice of a
+// device. Plain C++ over the CUDA runtime; in a build without the toolkit there is nothing to see.
 // Allocates nothing on a GPU and makes no context.
 #pragma once
 
@@ -20,7 +20,19 @@ struct GpuInfo {
 /// Empty when there is no driver or no GPU: that is an answer, not an error.
 std::vector<GpuInfo> list_gpus();
 
-/// "CUDA 13.0, cuBLAS 13.0.2, NCCL 2.28.3", with what was found at build time, or "none".
+/// What a build's code runs on: whether the architectures ("80-real,90", as in CMAKE_CUDA_ARCHITECTURES)
+/// serve a GPU of this compute capability. Machine code serves its major version from its minor one up, PTX
+/// everything newer, an "a" architecture itself only.
+bool code_runs_on(const std::string& architectures, int capability_major, int capability_minor);
+
+/// The machine's first GPU when this build has kernels for it: where the cuda device would compute.
+bool has_usable_gpu();
+/// Whether this build has kernels for GPUs at all.
+bool built_with_cuda();
+/// The architectures that this build's kernels are compiled for; empty without CUDA.
+std::string cuda_architectures();
+
+/// "CUDA 13.0, cuBLAS 13.0.2, NCCL 2.28.3; kernels for 90", with what was found at build time, or "none".
 std::string cuda_build_info();
 
 }  // namespace headrace

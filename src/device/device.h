@@ -62,8 +62,10 @@ class Device {
   /// Makes host memory fast to copy from (cudaHostRegister); nothing to do on the host device.
   virtual void pin(std::span<std::byte> host_memory) = 0;
   /// What the copy streams moved so far (Link::h2d and Link::d2h); the other links do not end here: zero.
+  /// Called by the thread that enqueues.
   [[nodiscard]] virtual LinkStats link_stats(Link link) const = 0;
-  /// Nanoseconds that the compute stream has spent computing so far, the running kernel included.
+  /// Nanoseconds that the compute stream has spent computing so far, the running kernel included. Called by
+  /// the thread that enqueues.
   [[nodiscard]] virtual uint64_t compute_ns() const = 0;
 };
 
@@ -72,7 +74,12 @@ struct DeviceOptions {
   size_t memory_bytes = 0;  ///< taken at creation
 };
 
-/// `automatic` takes CUDA when a GPU and its kernels are there. Throws DeviceError or OutOfMemory.
+/// The kind that make_device() makes of it: `automatic` is cuda where a GPU is visible that this build has
+/// kernels for. `cuda` is cuda on a machine without a GPU too, so that a plan can be made there; in a build
+/// without kernels it throws DeviceError.
+DeviceKind resolve_device(DeviceOptions::Kind kind);
+
+/// Throws DeviceError or OutOfMemory.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
 
 }  // namespace headrace

@@ -11,6 +11,7 @@
 
 #include "comm/communicator.h"
 #include "device/device.h"
+#include "device/range.h"
 #include "engine/sizing.h"
 #include "headrace/error.h"
 #include "swap/activation_store.h"
@@ -20,11 +21,10 @@
 namespace headrace {
 namespace {
 
-DeviceOptions device_options(const EngineOptions& options, uint64_t bytes) {
-  const auto kind = options.device == DeviceChoice::cuda   ? DeviceOptions::Kind::cuda
-                    : options.device == DeviceChoice::host ? DeviceOptions::Kind::host
-                                                           : DeviceOptions::Kind::automatic;
-  return {.kind = kind, .memory_bytes = bytes};
+DeviceOptions::Kind kind_of(DeviceChoice choice) {
+  return choice == DeviceChoice::cuda   ? DeviceOptions::Kind::cuda
+         : choice == DeviceChoice::host ? DeviceOptions::Kind::host
+                                        : DeviceOptions::Kind::automatic;
 }
 
 Sizing checked_sizing(const EngineOptions& options, std::span<const UnitSpec> units) {
@@ -34,6 +34,10 @@ Sizing checked_sizing(const EngineOptions& options, std::span<const UnitSpec> un
 }
 
 }  // namespace
+
+DeviceKind resolve_device(DeviceChoice choice) {
+  return resolve_device(kind_of(choice));
+}
 
 class Engine::Impl {
  public:
@@ -79,7 +83,7 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
       sizing(checked_sizing(options, units)),
       host_memory(sizing.plan.total(Tier::host)),
       host("host", "raise offload.host_memory", host_memory.bytes()),
-      device(make_device(device_options(options, sizing.plan.total(Tier::device)))),
+      device(make_device({.kind = kind_of(options.device), .memory_bytes = sizing.plan.total(Tier::device)})),
       clock(device.get()),
       comm(make_single_communicator()),
       residency(units.size()),
@@ -218,6 +222,7 @@ void Engine::expect(std::span<const UnitId> order) {
 }
 
 WeightView Engine::gather(UnitId unit) {
+  const Range range("gather");
   impl_->check_unit(unit);
   HEADRACE_CHECK(!impl_->gathered[size_t(unit)], "gathered twice without release");
   impl_->gathered[size_t(unit)] = true;
@@ -225,6 +230,7 @@ WeightView Engine::gather(UnitId unit) {
 }
 
 void Engine::release(UnitId unit) {
+  const Range range("release");
   impl_->check_unit(unit);
   HEADRACE_CHECK(impl_->gathered[size_t(unit)], "released without gather");
   impl_->gathered[size_t(unit)] = false;
@@ -236,6 +242,7 @@ GradientView Engine::gradient(UnitId unit) {
   return {impl_->gradients->accumulator(unit), &layout(unit)};
 }
 void Engine::reduce_scatter(UnitId unit) {
+  const Range range("reduce_scatter");
   impl_->check_unit(unit);
   impl_->gradients->hand_over(unit);
 }
@@ -246,6 +253,7 @@ ActivationArea& Engine::activations() {
 }
 
 StepResult Engine::step(const StepOptions& options) {
+  const Range range("step");
   impl_->check_nothing_gathered();
   double sum_squares = impl_->gradients->finish();
   impl_->comm->all_reduce({&sum_squares, 1});

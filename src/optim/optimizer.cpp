@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headrace/error.h"
+#include "kernels/adamw.h"
 
 namespace headrace {
 namespace {
@@ -181,15 +182,12 @@ void Optimizer::add_jobs(size_t unit, const StateTile& tile, const std::byte* gr
 }
 
 void Optimizer::run_jobs() {
-  const auto start = std::chrono::steady_clock::now();
   const DType precision = parts_.layouts[0].precision();
   parts_.workers.for_each(jobs_.size(), [this, precision](size_t i) {
     const Job& job = jobs_[i];
     adam_span(job.tile, job.gradient, job.begin, job.end, precision, *job.scalars);
   });
   jobs_.clear();
-  adam_ns_ += uint64_t(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Optimizer::update_window(Window& window, const UpdateScalars& scalars) {
@@ -204,7 +202,9 @@ void Optimizer::update_window(Window& window, const UpdateScalars& scalars) {
                          state + layout.bytes(StateKind::optimizer, before));
     add_jobs(window.unit, tile, gradient + layout.bytes(StateKind::gradients, before), scalars);
   }
+  const auto start = std::chrono::steady_clock::now();
   run_jobs();
+  adam_ns_ += uint64_t(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
 bool Optimizer::all_on_device(size_t unit) const {
@@ -213,13 +213,35 @@ bool Optimizer::all_on_device(size_t unit) const {
   });
 }
 
-/// On the compute stream, whose thread may reach device memory; waits, so that jobs_ is free again.
+/// On the compute stream. The host device's memory is within the workers' reach, on that stream's thread;
+/// they are waited for, so that jobs_ is free again.
+void Optimizer::start_jobs_on_device() {
+  Stream& compute = parts_.device.compute();
+  if (compute.kind() == DeviceKind::host) {
+    compute.enqueue([this] { run_jobs(); });
+    parts_.clock.book(WaitCause::optimizer, [&] { compute.synchronize(); });
+    return;
+  }
+  const DType precision = parts_.layouts[0].precision();
+  for (const Job& job : jobs_) {
+    const size_t first = size_t(job.begin) * dtype_bytes(precision);
+    kernels::adamw(compute, {.count = job.end - job.begin,
+                             .dtype = precision,
+                             .weights = job.tile.weights + first,
+                             .lo = job.tile.lo ? job.tile.lo + job.begin : nullptr,
+                             .m = job.tile.m + job.begin,
+                             .v = job.tile.v + job.begin,
+                             .gradient = job.gradient + first,
+                             .scalars = *job.scalars});
+  }
+  jobs_.clear();
+}
+
 void Optimizer::update_on_device(size_t unit, const UpdateScalars& scalars) {
   const StateLayout& layout = parts_.layouts[unit];
   const auto memory = [&](StateKind kind) {
     return parts_.residency.of(UnitId{uint32_t(unit)}, kind).memory;
   };
-  Stream& compute = parts_.device.compute();
   for (int64_t first = 0; first < layout.tiles(); first += parts_.shape.tiles) {
     const int64_t last = std::min(first + parts_.shape.tiles, layout.tiles());
     for (int64_t t = first; t < last; ++t) {
@@ -230,14 +252,16 @@ void Optimizer::update_on_device(size_t unit, const UpdateScalars& scalars) {
       add_jobs(unit, tile, memory(StateKind::gradients) + layout.bytes(StateKind::gradients, before),
                scalars);
     }
-    compute.enqueue([this] { run_jobs(); });
-    parts_.clock.book(WaitCause::optimizer, [&] { compute.synchronize(); });
+    start_jobs_on_device();
   }
 }
 
 void Optimizer::update(std::span<const UnitId> units, const UpdateScalars& scalars) {
   if (!units.empty() && all_on_device(size_t(units[0]))) {
+    const uint64_t before = parts_.device.compute_ns();
     for (UnitId unit : units) update_on_device(size_t(unit), scalars);
+    parts_.clock.book(WaitCause::optimizer, [&] { parts_.device.compute().synchronize(); });
+    adam_ns_ += parts_.device.compute_ns() - before;  // the stream had nothing else to do
     return;
   }
   sweep(units, Pass::update, [&](Window& window) {

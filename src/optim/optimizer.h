@@ -2,7 +2,8 @@
 // The optimizer pass over units whose weights, state and gradients live anywhere. A shard is worked on in
 // windows of whole tiles; whatever does not live in host memory is staged in a ring of window buffers, so
 // that the read of the next window, the arithmetic of this one and the write of the last one overlap. State
-// on the device is updated in place on the compute stream. Window sizes never change a result. One thread.
+// on the device is updated in place on the compute stream, by the device's own kernel or the host's workers.
+// Window sizes never change a result. One thread.
 #pragma once
 
 #include <array>
@@ -94,6 +95,7 @@ class Optimizer {
   void add_jobs(size_t unit, const StateTile& tile, const std::byte* gradient, const UpdateScalars& scalars);
   void run_jobs();
   void update_on_device(size_t unit, const UpdateScalars& scalars);
+  void start_jobs_on_device();
   bool all_on_device(size_t unit) const;
 
   Parts parts_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "device/range.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -63,6 +64,7 @@ std::byte* ActivationStore::create(uint32_t index) {
 void ActivationStore::keep(uint32_t index) {
   checkpoints_[index].kept = true;
   if (parts_.place.tier == Tier::device) return;
+  const Range range("swap_out");
   DeviceSlot* slot = slot_of(index);
   HEADRACE_CHECK(slot && slot->in_use, "keep without create");
   Stream& d2h = parts_.device.d2h();
@@ -102,6 +104,7 @@ std::byte* ActivationStore::fetch(uint32_t index) {
 }
 
 void ActivationStore::copy_in(uint32_t index, DeviceSlot& slot) {
+  const Range range("swap_in");
   Stream& h2d = parts_.device.h2d();
   h2d.wait(*slot.used);
   h2d.wait(*slot.copied_out);

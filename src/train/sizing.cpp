@@ -21,8 +21,8 @@ RunSizing sized(const Config& config, const Model& model, bool keep_saved) {
 
 }  // namespace
 
-DeviceKind device_kind(const Config&) {
-  return DeviceKind::host;
+DeviceKind device_kind(const Config& config) {
+  return resolve_device(config.engine.device);
 }
 
 /// Keeping intermediates costs memory that grows with depth, so it is only done when activation checkpoints

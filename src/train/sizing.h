@@ -14,7 +14,7 @@ struct RunSizing {
 };
 RunSizing size_run(const Config& config, const Model& model);
 
-/// The device kind that the run's model is made for.
+/// The device kind that the run's model is made for: the engine's (resolve_device).
 DeviceKind device_kind(const Config& config);
 
 }  // namespace headrace

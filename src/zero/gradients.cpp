@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "device/range.h"
 #include "headrace/error.h"
 #include "kernels/pointwise.h"
 
@@ -121,6 +122,7 @@ void Gradients::send_piece(size_t unit, const float* from, int64_t first, int64_
 }
 
 void Gradients::send_to_nvme(const Place& place, uint64_t offset, const std::byte* from, size_t bytes) {
+  const Range range("swap_out");
   Stream& d2h = parts_.device.d2h();
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(parts_.slots->slot_bytes(), bytes - done);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "device/range.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -149,6 +150,7 @@ Weights::DeviceSlot* Weights::assign(size_t unit, size_t position) {
 }
 
 void Weights::load(size_t unit, DeviceSlot& slot) {
+  const Range range("swap_in");
   const UnitId id{uint32_t(unit)};
   const Place& place = parts_.residency.of(id, StateKind::weights);
   Stream& h2d = parts_.device.h2d();

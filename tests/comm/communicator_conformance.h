@@ -4,7 +4,8 @@
 //   static constexpr int kWorldSize;
 //   template <class Body> void run(Body body);   // body(Communicator&, Device&) on every rank; returns when
 //   all have
-// Expected values are computed from the ranks' inputs by hand-written sums, in rank order.
+// Buffers are device memory, written and read by copies. Expected values are computed from the ranks' inputs
+// by hand-written sums, in rank order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +17,34 @@
 #include "device/device.h"
 
 namespace headrace {
+
+/// Floats in a device's memory.
+class OnDevice {
+ public:
+  OnDevice(Device& device, const std::vector<float>& values)
+      : device_(device),
+        elems_(values.size()),
+        data_(reinterpret_cast<float*>(device.memory().take(values.size() * sizeof(float), 64, "test"))) {
+    write(values);
+  }
+  [[nodiscard]] float* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return elems_; }
+  void write(const std::vector<float>& values) {
+    device_.compute().copy(data_, values.data(), elems_ * sizeof(float));
+    device_.compute().synchronize();
+  }
+  [[nodiscard]] std::vector<float> read() const {
+    std::vector<float> values(elems_);
+    device_.compute().copy(values.data(), data_, elems_ * sizeof(float));
+    device_.compute().synchronize();
+    return values;
+  }
+
+ private:
+  Device& device_;
+  size_t elems_;
+  float* data_;
+};
 
 template <class Group>
 class CommunicatorConformance : public testing::Test {
@@ -45,14 +74,16 @@ TYPED_TEST_P(CommunicatorConformance, RanksAreNumbered) {
 TYPED_TEST_P(CommunicatorConformance, AllGatherPutsShardsInRankOrder) {
   this->group_.run([](Communicator& comm, Device& device) {
     for (const size_t elems : {size_t(0), size_t(1), size_t(2048), size_t(100'003)}) {
-      std::vector<float> shard(elems), full(elems * size_t(comm.world_size()) + 1, -1.0f);
-      for (size_t i = 0; i < elems; ++i) shard[i] = TestFixture::value(comm.rank(), i);
+      std::vector<float> values(elems);
+      for (size_t i = 0; i < elems; ++i) values[i] = TestFixture::value(comm.rank(), i);
+      const OnDevice shard(device, values);
+      const OnDevice full(device, std::vector<float>(elems * size_t(comm.world_size()) + 1, -1.0f));
       comm.all_gather(device.compute(), shard.data(), elems * sizeof(float), full.data());
-      device.compute().synchronize();
+      const std::vector<float> got = full.read();
       for (int rank = 0; rank < comm.world_size(); ++rank)
         for (size_t i = 0; i < elems; ++i)
-          ASSERT_EQ(full[size_t(rank) * elems + i], TestFixture::value(rank, i));
-      EXPECT_EQ(full.back(), -1.0f);
+          ASSERT_EQ(got[size_t(rank) * elems + i], TestFixture::value(rank, i));
+      EXPECT_EQ(got.back(), -1.0f);
     }
   });
 }
@@ -60,28 +91,31 @@ TYPED_TEST_P(CommunicatorConformance, AllGatherPutsShardsInRankOrder) {
 TYPED_TEST_P(CommunicatorConformance, AllGatherTakesAShardThatLiesInTheFullBuffer) {
   this->group_.run([](Communicator& comm, Device& device) {
     constexpr size_t kElems = 4096;
-    std::vector<float> full(kElems * size_t(comm.world_size()), -1.0f);
-    float* const shard = full.data() + size_t(comm.rank()) * kElems;
-    for (size_t i = 0; i < kElems; ++i) shard[i] = TestFixture::value(comm.rank(), i);
-    comm.all_gather(device.compute(), shard, kElems * sizeof(float), full.data());
-    device.compute().synchronize();
+    std::vector<float> values(kElems * size_t(comm.world_size()), -1.0f);
+    const size_t begin = size_t(comm.rank()) * kElems;
+    for (size_t i = 0; i < kElems; ++i) values[begin + i] = TestFixture::value(comm.rank(), i);
+    const OnDevice full(device, values);
+    comm.all_gather(device.compute(), full.data() + begin, kElems * sizeof(float), full.data());
+    const std::vector<float> got = full.read();
     for (int rank = 0; rank < comm.world_size(); ++rank)
       for (size_t i = 0; i < kElems; ++i)
-        ASSERT_EQ(full[size_t(rank) * kElems + i], TestFixture::value(rank, i));
+        ASSERT_EQ(got[size_t(rank) * kElems + i], TestFixture::value(rank, i));
   });
 }
 
 TYPED_TEST_P(CommunicatorConformance, CollectivesRunInStreamOrder) {
   this->group_.run([](Communicator& comm, Device& device) {
     constexpr size_t kElems = 2048;
-    std::vector<float> shard(kElems, -1.0f), full(kElems * size_t(comm.world_size())), part(kElems);
     const float mine = float(comm.rank() + 1);
-    device.compute().enqueue([&shard, mine] { std::fill(shard.begin(), shard.end(), mine); });
+    const std::vector<float> filled(kElems, mine);
+    const OnDevice shard(device, std::vector<float>(kElems, -1.0f));
+    const OnDevice full(device, std::vector<float>(kElems * size_t(comm.world_size())));
+    const OnDevice part(device, std::vector<float>(kElems));
+    device.compute().copy(shard.data(), filled.data(), kElems * sizeof(float));
     comm.all_gather(device.compute(), shard.data(), kElems * sizeof(float), full.data());
     comm.reduce_scatter(device.compute(), full.data(), full.size(), part.data());
-    device.compute().synchronize();
     // Every rank holds the same full buffer, so this rank's part is its own value, world_size times.
-    for (size_t i = 0; i < kElems; ++i) ASSERT_EQ(part[i], mine * float(comm.world_size()));
+    for (const float got : part.read()) ASSERT_EQ(got, mine * float(comm.world_size()));
   });
 }
 
@@ -89,24 +123,32 @@ TYPED_TEST_P(CommunicatorConformance, ReduceScatterAddsInRankOrder) {
   this->group_.run([](Communicator& comm, Device& device) {
     for (const size_t shard_elems : {size_t(0), size_t(1), size_t(2048), size_t(100'003)}) {
       const size_t elems = shard_elems * size_t(comm.world_size());
-      std::vector<float> full(elems), shard(shard_elems + 1, -1.0f);
-      for (size_t i = 0; i < elems; ++i) full[i] = TestFixture::value(comm.rank(), i);
+      std::vector<float> values(elems);
+      for (size_t i = 0; i < elems; ++i) values[i] = TestFixture::value(comm.rank(), i);
+      const OnDevice full(device, values);
+      const OnDevice shard(device, std::vector<float>(shard_elems + 1, -1.0f));
       comm.reduce_scatter(device.compute(), full.data(), elems, shard.data());
-      device.compute().synchronize();
+      const std::vector<float> got = shard.read();
       const size_t begin = size_t(comm.rank()) * shard_elems;
-      for (size_t i = 0; i < shard_elems; ++i) ASSERT_EQ(shard[i], TestFixture::sum_over_ranks(begin + i));
-      EXPECT_EQ(shard.back(), -1.0f);
+      for (size_t i = 0; i < shard_elems; ++i) ASSERT_EQ(got[i], TestFixture::sum_over_ranks(begin + i));
+      EXPECT_EQ(got.back(), -1.0f);
     }
   });
 }
 
 TYPED_TEST_P(CommunicatorConformance, AllReduceAddsOverRanks) {
   this->group_.run([](Communicator& comm, Device&) {
-    std::vector<double> values = {double(comm.rank() + 1), 0.5};
-    comm.all_reduce(values);
-    comm.all_reduce({});
     const double world = TestFixture::kWorld;
-    EXPECT_EQ(values, (std::vector<double>{world * (world + 1) / 2, world / 2}));
+    comm.all_reduce({});
+    for (const size_t count : {size_t(2), size_t(512), size_t(513), size_t(1500)}) {
+      std::vector<double> values(count), expected(count);
+      for (size_t i = 0; i < count; ++i) {
+        values[i] = double(comm.rank() + 1) + 0.5 * double(i);
+        expected[i] = world * (world + 1) / 2 + world * 0.5 * double(i);
+      }
+      comm.all_reduce(values);
+      EXPECT_EQ(values, expected);
+    }
   });
 }
 

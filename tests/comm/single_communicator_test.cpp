@@ -11,7 +11,7 @@ struct SingleGroup {
   template <class Body>
   void run(Body body) {
     const auto comm = make_single_communicator();
-    const auto device = make_device({.kind = DeviceOptions::Kind::host});
+    const auto device = make_device({.kind = DeviceOptions::Kind::host, .memory_bytes = size_t(8) << 20});
     body(*comm, *device);
   }
 };

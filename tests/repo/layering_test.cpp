@@ -99,5 +99,16 @@ TEST(Layering, OnlyOneFileNamesOneDnn) {
   }
 }
 
+TEST(Layering, OnlyOneFileNamesCublas) {
+  for (const SourceFile& file : source_files({".h", ".cpp", ".cu"})) {
+    for (const std::string& line : file.lines) {
+      if (!line.starts_with("#include <cublasLt")) continue;
+      EXPECT_TRUE(file.path == "kernels/cuda/gemm.cpp" || file.path.starts_with("tests/emulation/") ||
+                  file.path.starts_with("bench/"))
+          << file.path;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace::repo

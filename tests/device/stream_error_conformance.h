@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exception in a task: who hears of it, and that nobody hangs.
+// An exception in a task, on every kind of device: who hears of it, and that nobody hangs. Instantiated like
+// StreamConformance.
+#pragma once
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
 
-#include "device/host_stream.h"
 #include "gate.h"
 #include "headrace/error.h"
+#include "require_gpu.h"
 
 namespace headrace {
-namespace {
 
-Task throws(const char* message) {
+inline Task throws(const char* message) {
   return [message] { throw DeviceError(message); };
 }
 
@@ -27,15 +29,23 @@ std::string error_of(Call call) {
   return "none";
 }
 
-TEST(StreamError, IsRethrownBySynchronizeEveryTime) {
-  HostStream stream("test");
+template <class Kind>
+class StreamErrorConformance : public testing::Test {
+ protected:
+  void SetUp() override { HEADRACE_SKIP_UNLESS(Kind::available()); }
+};
+
+TYPED_TEST_SUITE_P(StreamErrorConformance);
+
+TYPED_TEST_P(StreamErrorConformance, IsRethrownBySynchronizeEveryTime) {
+  typename TypeParam::Stream stream("test");
   stream.enqueue(throws("bad"));
   EXPECT_EQ(error_of([&] { stream.synchronize(); }), "bad");
   EXPECT_EQ(error_of([&] { stream.synchronize(); }), "bad");
 }
 
-TEST(StreamError, SkipsLaterTasksAndKeepsTheFirstError) {
-  HostStream stream("test");
+TYPED_TEST_P(StreamErrorConformance, SkipsLaterTasksAndKeepsTheFirstError) {
+  typename TypeParam::Stream stream("test");
   int ran = 0;
   stream.enqueue([&ran] { ++ran; });
   stream.enqueue(throws("first"));
@@ -45,9 +55,9 @@ TEST(StreamError, SkipsLaterTasksAndKeepsTheFirstError) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(StreamError, ReachesEventsRecordedAfterItAndNotThoseBefore) {
-  HostStream stream("test");
-  HostEvent before, after, reused;
+TYPED_TEST_P(StreamErrorConformance, ReachesEventsRecordedAfterItAndNotThoseBefore) {
+  typename TypeParam::Stream stream("test");
+  typename TypeParam::Event before, after, reused;
   stream.record(reused);
   stream.enqueue([] {});
   stream.record(before);
@@ -61,10 +71,10 @@ TEST(StreamError, ReachesEventsRecordedAfterItAndNotThoseBefore) {
   EXPECT_EQ(error_of([&] { reused.synchronize(); }), "bad");
 }
 
-TEST(StreamError, PassesToStreamsThatWaitForIt) {
+TYPED_TEST_P(StreamErrorConformance, PassesToStreamsThatWaitForIt) {
   Gate gate;
-  HostStream first("first"), second("second"), third("third");
-  HostEvent a, b, c;
+  typename TypeParam::Stream first("first"), second("second"), third("third");
+  typename TypeParam::Event a, b, c;
   int ran = 0;
   first.enqueue(gate.task());
   first.enqueue(throws("bad"));
@@ -81,9 +91,9 @@ TEST(StreamError, PassesToStreamsThatWaitForIt) {
   EXPECT_EQ(ran, 0);
 }
 
-TEST(StreamError, PassesToAStreamThatWaitsAfterItHappened) {
-  HostStream failed("failed"), later("later");
-  HostEvent event;
+TYPED_TEST_P(StreamErrorConformance, PassesToAStreamThatWaitsAfterItHappened) {
+  typename TypeParam::Stream failed("failed"), later("later");
+  typename TypeParam::Event event;
   failed.enqueue(throws("bad"));
   failed.record(event);
   EXPECT_EQ(error_of([&] { event.synchronize(); }), "bad");
@@ -91,9 +101,9 @@ TEST(StreamError, PassesToAStreamThatWaitsAfterItHappened) {
   EXPECT_EQ(error_of([&] { later.synchronize(); }), "bad");
 }
 
-TEST(StreamError, DoesNotPassThroughAnEventRecordedBeforeIt) {
-  HostStream failed("failed"), other("other");
-  HostEvent event;
+TYPED_TEST_P(StreamErrorConformance, DoesNotPassThroughAnEventRecordedBeforeIt) {
+  typename TypeParam::Stream failed("failed"), other("other");
+  typename TypeParam::Event event;
   int ran = 0;
   failed.record(event);
   failed.enqueue(throws("bad"));
@@ -104,11 +114,11 @@ TEST(StreamError, DoesNotPassThroughAnEventRecordedBeforeIt) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(StreamError, AFailedStreamStillWaitsForOthers) {
+TYPED_TEST_P(StreamErrorConformance, AFailedStreamStillWaitsForOthers) {
   // Its events must not be reached while a stream that it waits for is still at work on shared memory.
   Gate gate;
-  HostStream source("source"), failed("failed");
-  HostEvent event, end;
+  typename TypeParam::Stream source("source"), failed("failed");
+  typename TypeParam::Event event, end;
   source.enqueue(gate.task());
   source.record(event);
   failed.enqueue(throws("bad"));
@@ -121,24 +131,30 @@ TEST(StreamError, AFailedStreamStillWaitsForOthers) {
   EXPECT_EQ(error_of([&] { end.synchronize(); }), "bad");
 }
 
-TEST(StreamError, DoesNotBlockAFullQueueOrTheDestructor) {
-  HostStream stream("test");
+TYPED_TEST_P(StreamErrorConformance, DoesNotBlockAFullQueueOrTheDestructor) {
+  typename TypeParam::Stream stream("test");
   stream.enqueue(throws("bad"));
   int ran = 0;
-  for (size_t i = 0; i < 3 * HostStream::kQueueEntries; ++i) stream.enqueue([&ran] { ++ran; });
+  for (size_t i = 0; i < 3 * TypeParam::Stream::kQueueEntries; ++i) stream.enqueue([&ran] { ++ran; });
   EXPECT_EQ(error_of([&] { stream.synchronize(); }), "bad");
   EXPECT_EQ(ran, 0);
   stream.enqueue([&ran] { ++ran; });
 }
 
-TEST(StreamError, KeepsItsType) {
-  HostStream stream("test");
+TYPED_TEST_P(StreamErrorConformance, KeepsItsType) {
+  typename TypeParam::Stream stream("test");
   stream.enqueue([] { throw OutOfMemory("host", 5, 3, "buy more"); });
   EXPECT_THROW(stream.synchronize(), OutOfMemory);
-  HostStream other("other");
+  typename TypeParam::Stream other("other");
   other.enqueue([] { throw 42; });
   EXPECT_THROW(other.synchronize(), int);
 }
 
-}  // namespace
+REGISTER_TYPED_TEST_SUITE_P(StreamErrorConformance, IsRethrownBySynchronizeEveryTime,
+                            SkipsLaterTasksAndKeepsTheFirstError,
+                            ReachesEventsRecordedAfterItAndNotThoseBefore, PassesToStreamsThatWaitForIt,
+                            PassesToAStreamThatWaitsAfterItHappened,
+                            DoesNotPassThroughAnEventRecordedBeforeIt, AFailedStreamStillWaitsForOthers,
+                            DoesNotBlockAFullQueueOrTheDestructor, KeepsItsType);
+
 }  // namespace headrace
