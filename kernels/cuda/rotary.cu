@@ -11,7 +11,7 @@ namespace headrace::kernels::cuda {
 namespace {
 
 constexpr int kMostThreads = 256;
-constexpr int64_t kMostHalf = 512;
+constexpr int64_t kMostHalf = 256;
 
 /// theta^(-2i/head_dim): by the CPU's pow, as the host device has them.
 struct Frequencies {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMostThreads) rotary_kernel(RotaryRows<T> r, F
 
 void rotary(cudaStream_t stream, const Rotary& r, void* qkv) {
   const int64_t half = r.head_dim / 2;
-  HEADRACE_CHECK(half <= kMostHalf, "head_dim above 1024");
+  HEADRACE_CHECK(half <= kMostHalf, "head_dim above 512");
   if (r.rows == 0 || r.rotated_heads == 0 || half == 0) return;
   Frequencies frequencies{};
   for (int64_t i = 0; i < half; ++i)

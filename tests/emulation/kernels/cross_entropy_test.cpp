@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's loss, run by the emulation: against double precision and finite differences of it.
+#include <limits>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/host/host_kernels.h"
+#include "tests/emulation/kernels/placed.h"
+
+namespace headrace::kernels {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct Softmax {
+  double loss = 0;
+  Doubles gradient;  ///< of the loss
+};
+
+Softmax reference_row(const Doubles& logits, int32_t label) {
+  Softmax s{0, Doubles(logits.size(), 0.0)};
+  if (label == kIgnoreLabel) return s;
+  double top = logits[0], sum = 0;
+  for (const double x : logits) top = std::max(top, x);
+  for (const double x : logits) sum += std::exp(x - top);
+  for (size_t i = 0; i < logits.size(); ++i) s.gradient[i] = std::exp(logits[i] - top) / sum;
+  s.gradient[size_t(label)] -= 1;
+  s.loss = top + std::log(sum) - logits[size_t(label)];
+  return s;
+}
+
+Softmax reference(const Doubles& logits, size_t vocab, const std::vector<int32_t>& labels) {
+  Softmax all;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const auto begin = logits.begin() + ptrdiff_t(row * vocab);
+    const Softmax s = reference_row(Doubles(begin, begin + ptrdiff_t(vocab)), labels[row]);
+    all.loss += s.loss;
+    all.gradient.insert(all.gradient.end(), s.gradient.begin(), s.gradient.end());
+  }
+  return all;
+}
+
+double loss_of(const CrossEntropy& c, const float* logits, const std::vector<int32_t>& labels, void* dlogits,
+               double before = 0.0) {
+  ScratchMemory scratch(cuda::cross_entropy_scratch_bytes(c.rows));
+  double loss = before;
+  run([&](auto on) { cuda::cross_entropy(on, c, logits, labels.data(), &loss, dlogits, scratch); });
+  return loss;
+}
+
+TEST(CudaCrossEntropy, ReferenceGradientIsADifference) {
+  const Tensor logits = random_tensor(kF32, 7, 1, 4.0);
+  const auto loss = [](const Doubles& v) { return reference_row(v, 3).loss; };
+  expect_close(Tensor(kF32, reference_row(logits.doubles(), 3).gradient),
+               numeric_gradient(loss, logits.doubles()));
+}
+
+/// Odd vocabularies let rows begin at every element of an access.
+TEST(CudaCrossEntropy, MatchesDouble) {
+  for (const DType dtype : {kF32, kBf16}) {
+    for (const size_t vocab : {1, 2, 3, 4, 5, 7, 16, 53, 131, 1031, 9001}) {
+      for (const size_t shift : kShifts) {
+        SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << vocab << " +" << shift);
+        const int32_t last = int32_t(vocab) - 1;
+        const std::vector<int32_t> labels = {0, last, kIgnoreLabel, last / 2, last / 3};
+        const CrossEntropy c{.rows = 5, .vocab = int64_t(vocab), .grad_scale = 0.125f, .dtype = dtype};
+        Placed logits(random_tensor(kF32, 5 * vocab, 1, 4.0), shift), grad(dtype, 5 * vocab, shift);
+        Softmax want = reference(logits.get().doubles(), vocab, labels);
+        EXPECT_NEAR(loss_of(c, logits.floats(), labels, grad.data(), 1.0), 1.0 + want.loss, 1e-5);
+        for (double& g : want.gradient) g *= 0.125;
+        expect_close(grad.get(), want.gradient, 2e-6);
+        EXPECT_EQ(loss_of(c, logits.floats(), labels, nullptr),
+                  loss_of(c, logits.floats(), labels, grad.data()));
+        if (dtype == kF32) {
+          loss_of(c, logits.floats(), labels, logits.data());
+          EXPECT_EQ(logits.get().bytes(), grad.get().bytes()) << "in place";
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaCrossEntropy, GradientMayLieUnlikeTheLogits) {
+  const std::vector<int32_t> labels = {5, kIgnoreLabel, 28, 0};
+  const CrossEntropy c{.rows = 4, .vocab = 29, .grad_scale = 2.0f, .dtype = kBf16};
+  Placed logits(random_tensor(kF32, 4 * 29, 1, 4.0), 0), like(kBf16, 4 * 29, 0), unlike(kBf16, 4 * 29, 1);
+  loss_of(c, logits.floats(), labels, like.data());
+  loss_of(c, logits.floats(), labels, unlike.data());
+  EXPECT_EQ(like.get().bytes(), unlike.get().bytes());
+}
+
+TEST(CudaCrossEntropy, LargeVocabularyMatchesDoubleAndTheHost) {
+  const size_t vocab = 70001;
+  const std::vector<int32_t> labels = {70000, 1};
+  const CrossEntropy c{.rows = 2, .vocab = int64_t(vocab), .grad_scale = 1.0f, .dtype = kF32};
+  Placed logits(random_tensor(kF32, 2 * vocab, 1, 4.0), 0), grad(kF32, 2 * vocab, 0);
+  const Softmax want = reference(logits.get().doubles(), vocab, labels);
+  EXPECT_NEAR(loss_of(c, logits.floats(), labels, grad.data()), want.loss, 1e-5);
+  expect_close(grad.get(), want.gradient, 2e-6);
+  Tensor host_grad(kF32, 2 * vocab);
+  double loss = 0;
+  host::cross_entropy(c, logits.floats(), labels.data(), &loss, host_grad.data());
+  EXPECT_NEAR(loss, want.loss, 1e-5);
+  expect_close(grad.get(), host_grad.doubles(), 2e-6);
+}
+
+TEST(CudaCrossEntropy, ManyRowsAreAllCounted) {
+  const size_t rows = 611, vocab = 11;
+  std::vector<int32_t> labels(rows);
+  for (size_t i = 0; i < rows; ++i) labels[i] = i % 5 == 3 ? kIgnoreLabel : int32_t(i % vocab);
+  Tensor logits = random_tensor(kF32, rows * vocab, 1);
+  const CrossEntropy c{.rows = int64_t(rows), .vocab = int64_t(vocab), .grad_scale = 1.0f, .dtype = kF32};
+  EXPECT_NEAR(loss_of(c, logits.floats(), labels, nullptr), reference(logits.doubles(), vocab, labels).loss,
+              1e-4);
+}
+
+TEST(CudaCrossEntropy, AllIgnoredIsZeroLossAndZeroGradient) {
+  for (const size_t shift : kShifts) {
+    Placed logits(random_tensor(kF32, 2 * 19, 1), 0), grad(Tensor(kBf16, Doubles(2 * 19, 7.0)), shift);
+    const CrossEntropy c{.rows = 2, .vocab = 19, .grad_scale = 1.0f, .dtype = kBf16};
+    EXPECT_EQ(loss_of(c, logits.floats(), {kIgnoreLabel, kIgnoreLabel}, grad.data()), 0.0);
+    EXPECT_EQ(grad.get().doubles(), Doubles(2 * 19, 0.0));
+  }
+}
+
+TEST(CudaCrossEntropy, LargeLogitsDoNotOverflow) {
+  // exp(88) * 1000 overflows fp32.
+  Tensor logits(kF32, Doubles(1000, 88.0)), far(kF32, {-3e38, 3e38, 0.0, -1e30});
+  const CrossEntropy c{.rows = 1, .vocab = 1000, .grad_scale = 1.0f, .dtype = kF32};
+  EXPECT_NEAR(loss_of(c, logits.floats(), {999}, nullptr), std::log(1000.0), 1e-5);
+  Tensor grad(kF32, 4);
+  const CrossEntropy four{.rows = 1, .vocab = 4, .grad_scale = 1.0f, .dtype = kF32};
+  EXPECT_EQ(loss_of(four, far.floats(), {1}, grad.data()), 0.0);
+  EXPECT_EQ(grad.doubles(), Doubles(4, 0.0));
+}
+
+TEST(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoShare) {
+  Tensor logits = random_tensor(kF32, 300, 1), grad(kF32, 300);
+  for (size_t i = 0; i < 290; ++i) logits.set(i, -kInf);
+  const CrossEntropy c{.rows = 1, .vocab = 300, .grad_scale = 1.0f, .dtype = kF32};
+  const Softmax want = reference(logits.doubles(), 300, {295});
+  EXPECT_NEAR(loss_of(c, logits.floats(), {295}, grad.data()), want.loss, 1e-5);
+  expect_close(grad, want.gradient, 2e-6);
+}
+
+TEST(CudaCrossEntropy, NonFiniteLogitsReachTheLoss) {
+  for (const float bad : {kInf, std::numeric_limits<float>::quiet_NaN()}) {
+    for (const size_t at : {size_t(0), size_t(20), size_t(36)}) {
+      Tensor logits = random_tensor(kF32, 37, 1);
+      logits.set(at, bad);
+      const CrossEntropy c{.rows = 1, .vocab = 37, .grad_scale = 1.0f, .dtype = kF32};
+      EXPECT_FALSE(std::isfinite(loss_of(c, logits.floats(), {3}, nullptr))) << bad << " at " << at;
+    }
+  }
+}
+
+TEST(CudaCrossEntropy, NoRowsAddNothing) {
+  const CrossEntropy c{.rows = 0, .vocab = 37, .grad_scale = 1.0f, .dtype = kF32};
+  EXPECT_EQ(loss_of(c, nullptr, {}, nullptr, 2.5), 2.5);
+}
+
+}  // namespace
+}  // namespace headrace::kernels
