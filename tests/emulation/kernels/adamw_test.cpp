@@ -3,7 +3,7 @@
 #include "kernels/adamw.h"
 
 #include "kernels/cuda/cuda_kernels.h"
-#include "tests/emulation/kernels/placed.h"
+#include "tests/emulation/kernels/cases.h"
 
 namespace headrace::kernels {
 namespace {
@@ -16,62 +16,70 @@ float value(Values kind, std::mt19937& generator, float spread) {
   return kind == Values::usual ? normal(generator) : normal(generator) * 0x1p-130f;
 }
 
-/// A span's state in memory of its own.
+/// A span's state, on the CPU.
 struct State {
-  State(DType type, size_t elems, size_t shift, Values kind)
-      : dtype(type),
-        weights(type, elems, shift),
-        lo(kBf16, elems, shift),
-        m(kF32, elems, shift),
-        v(kF32, elems, shift),
-        gradient(type, elems, shift) {
+  State(DType dtype, size_t elems, Values kind)
+      : weights(dtype, elems), lo(kBf16, elems), m(kF32, elems), v(kF32, elems), gradient(dtype, elems) {
     std::mt19937 generator(7);
     for (size_t i = 0; i < elems; ++i) {
       const float w = value(kind, generator, 1.0f);
-      if (type == kF32) {
-        weights.floats()[i] = w;
-        gradient.floats()[i] = value(kind, generator, 3.0f);
-      } else {
-        const SplitMaster master = split_master(w);
-        weights.as<bf16>()[i] = master.hi;
-        lo.as<uint16_t>()[i] = master.lo;
-        gradient.as<bf16>()[i] = to_bf16(value(kind, generator, 3.0f));
-      }
-      m.floats()[i] = value(kind, generator, 0.1f);
-      v.floats()[i] = std::fabs(value(kind, generator, 0.01f));
+      weights.set(i, w);
+      gradient.set(i, value(kind, generator, 3.0f));
+      m.set(i, value(kind, generator, 0.1f));
+      v.set(i, std::fabs(value(kind, generator, 0.01f)));
+      if (dtype == kF32) continue;
+      const SplitMaster master = split_master(w);
+      hi()[i] = master.hi;
+      lower()[i] = master.lo;
     }
   }
-  void update_on_cpu(size_t elems, const adam::StepScalars& s) {
-    const adam::Gradient from{gradient.data(), dtype};
-    if (dtype == kF32) {
+  bf16* hi() { return static_cast<bf16*>(weights.data()); }
+  uint16_t* lower() { return static_cast<uint16_t*>(lo.data()); }
+  void update(const adam::StepScalars& s) {
+    const size_t elems = weights.size();
+    const adam::Gradient from{gradient.data(), gradient.dtype()};
+    if (weights.dtype() == kF32) {
       adam::adamw(adam::Isa::scalar, {weights.floats(), elems}, {m.floats(), elems}, {v.floats(), elems},
                   from, s);
     } else {
-      adam::adamw(adam::Isa::scalar, {weights.as<bf16>(), elems}, {lo.as<uint16_t>(), elems},
-                  {m.floats(), elems}, {v.floats(), elems}, from, s);
+      adam::adamw(adam::Isa::scalar, {hi(), elems}, {lower(), elems}, {m.floats(), elems},
+                  {v.floats(), elems}, from, s);
     }
   }
-  void update_on_cuda(size_t elems, const adam::StepScalars& s) {
-    const AdamwSpan span{.count = int64_t(elems),
-                         .dtype = dtype,
-                         .weights = weights.data(),
-                         .lo = dtype == kF32 ? nullptr : lo.as<uint16_t>(),
-                         .m = m.floats(),
-                         .v = v.floats(),
-                         .gradient = gradient.data(),
-                         .scalars = s};
-    run([&](auto on) { cuda::adamw(on, span); });
-  }
 
-  DType dtype;
-  Placed weights, lo, m, v, gradient;
+  Tensor weights, lo, m, v, gradient;
 };
 
-void expect_same_bits(State& got, State& want) {
-  EXPECT_EQ(got.weights.get().bytes(), want.weights.get().bytes());
-  EXPECT_EQ(got.lo.get().bytes(), want.lo.get().bytes());
-  EXPECT_EQ(got.m.get().bytes(), want.m.get().bytes());
-  EXPECT_EQ(got.v.get().bytes(), want.v.get().bytes());
+/// The same on the GPU.
+struct DeviceState {
+  DeviceState(const State& s, size_t shift)
+      : weights(s.weights, shift),
+        lo(s.lo, shift),
+        m(s.m, shift),
+        v(s.v, shift),
+        gradient(s.gradient, shift) {}
+  void update(cudaStream_t stream, const adam::StepScalars& s) { update(stream, s, 0, weights.size()); }
+  void update(cudaStream_t stream, const adam::StepScalars& s, size_t first, size_t count) {
+    const bool split = weights.dtype() == kBf16;
+    const size_t at = first * dtype_bytes(weights.dtype());
+    cuda::adamw(stream, {.count = int64_t(count),
+                         .dtype = weights.dtype(),
+                         .weights = weights.data() + at,
+                         .lo = split ? reinterpret_cast<uint16_t*>(lo.data()) + first : nullptr,
+                         .m = m.floats() + first,
+                         .v = v.floats() + first,
+                         .gradient = gradient.data() + at,
+                         .scalars = s});
+  }
+
+  DeviceTensor weights, lo, m, v, gradient;
+};
+
+void expect_same_bits(Stream& stream, const DeviceState& got, const State& want) {
+  EXPECT_EQ(got.weights.fetch(stream).bytes(), want.weights.bytes());
+  EXPECT_EQ(got.lo.fetch(stream).bytes(), want.lo.bytes());
+  EXPECT_EQ(got.m.fetch(stream).bytes(), want.m.bytes());
+  EXPECT_EQ(got.v.fetch(stream).bytes(), want.v.bytes());
 }
 
 adam::StepScalars scalars(uint64_t step, double decay) {
@@ -80,18 +88,20 @@ adam::StepScalars scalars(uint64_t step, double decay) {
 }
 
 TEST(CudaAdamw, HasTheBitsOfTheCpu) {
+  EmulatedStream stream;
   for (const DType dtype : {kF32, kBf16}) {
     // 2048 elements are a block.
     for (const size_t elems : {1, 2, 3, 4, 5, 7, 64, 257, 2048, 2051, 5003}) {
       for (const size_t shift : kShifts) {
         for (const Values kind : {Values::usual, Values::denormal}) {
           SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << elems << " +" << shift);
-          State got(dtype, elems, shift, kind), want(dtype, elems, shift, kind);
+          State want(dtype, elems, kind);
+          DeviceState got(want, shift);
           for (const uint64_t step : {1, 2, 1000}) {
-            got.update_on_cuda(elems, scalars(step, 0.1));
-            want.update_on_cpu(elems, scalars(step, 0.1));
+            got.update(stream, scalars(step, 0.1));
+            want.update(scalars(step, 0.1));
           }
-          expect_same_bits(got, want);
+          expect_same_bits(stream, got, want);
         }
       }
     }
@@ -99,41 +109,33 @@ TEST(CudaAdamw, HasTheBitsOfTheCpu) {
 }
 
 TEST(CudaAdamw, PaddingStaysZero) {
+  EmulatedStream stream;
   for (const DType dtype : {kF32, kBf16}) {
-    State got(dtype, 37, 0, Values::padding), before(dtype, 37, 0, Values::padding);
-    got.update_on_cuda(37, scalars(3, 0.1));
-    expect_same_bits(got, before);
+    const State zeros(dtype, 37, Values::padding);
+    DeviceState got(zeros, 0);
+    got.update(stream, scalars(3, 0.1));
+    expect_same_bits(stream, got, zeros);
   }
 }
 
 TEST(CudaAdamw, PartsOfASpanGiveTheBitsOfTheWhole) {
-  State whole(kBf16, 100, 0, Values::usual), parts(kBf16, 100, 0, Values::usual);
-  whole.update_on_cuda(100, scalars(2, 0.0));
-  for (const auto& [first, count] : {std::pair<size_t, size_t>{0, 13}, {13, 51}, {64, 36}}) {
-    const AdamwSpan span{.count = int64_t(count),
-                         .dtype = kBf16,
-                         .weights = parts.weights.as<bf16>() + first,
-                         .lo = parts.lo.as<uint16_t>() + first,
-                         .m = parts.m.floats() + first,
-                         .v = parts.v.floats() + first,
-                         .gradient = parts.gradient.as<bf16>() + first,
-                         .scalars = scalars(2, 0.0)};
-    run([&](auto on) { cuda::adamw(on, span); });
+  EmulatedStream stream;
+  for (const DType dtype : {kF32, kBf16}) {
+    State want(dtype, 100, Values::usual);
+    DeviceState got(want, 0);
+    want.update(scalars(2, 0.0));
+    got.update(stream, scalars(2, 0.0), 0, 13);
+    got.update(stream, scalars(2, 0.0), 13, 51);
+    got.update(stream, scalars(2, 0.0), 64, 36);
+    expect_same_bits(stream, got, want);
   }
-  expect_same_bits(parts, whole);
 }
 
 TEST(CudaAdamw, NothingIsDoneToNothing) {
-  run([&](auto on) {
-    cuda::adamw(on, {.count = 0,
-                     .dtype = kBf16,
-                     .weights = nullptr,
-                     .lo = nullptr,
-                     .m = nullptr,
-                     .v = nullptr,
-                     .gradient = nullptr,
-                     .scalars = scalars(1, 0.0)});
-  });
+  EmulatedStream stream;
+  const State nothing(kBf16, 0, Values::usual);
+  DeviceState(nothing, 0).update(stream, scalars(1, 0.0));
+  stream.synchronize();
 }
 
 }  // namespace

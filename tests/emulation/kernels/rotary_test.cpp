@@ -2,7 +2,7 @@
 // CUDA's rotary positions, run by the emulation: against the formula in double precision.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/host/host_kernels.h"
-#include "tests/emulation/kernels/placed.h"
+#include "tests/emulation/kernels/cases.h"
 
 namespace headrace::kernels {
 namespace {
@@ -42,6 +42,7 @@ Doubles reference(const Rotary& r, Doubles x) {
 }
 
 TEST(CudaRotary, MatchesDoubleBothWaysAndTheHost) {
+  EmulatedStream stream;
   for (const DType dtype : {kF32, kBf16}) {
     for (Rotary r : cases(dtype)) {
       for (const size_t shift : kShifts) {
@@ -49,14 +50,14 @@ TEST(CudaRotary, MatchesDoubleBothWaysAndTheHost) {
           SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << r.rows << "x" << r.head_dim << " +"
                                           << shift << (inverse ? " inverse" : ""));
           r.inverse = inverse;
-          Placed qkv(random_tensor(dtype, size_t(r.rows * r.row_stride), 1), shift);
-          Tensor host_qkv = qkv.get();
-          const Doubles want = reference(r, host_qkv.doubles());
-          run([&](auto on) { cuda::rotary(on, r, qkv.data()); });
-          expect_close(qkv.get(), want, 2e-7);
-          host::rotary(r, host_qkv.data());
+          Tensor in = random_tensor(dtype, size_t(r.rows * r.row_stride), 1);
+          const DeviceTensor qkv(in, shift);
+          cuda::rotary(stream, r, qkv.data());
+          const Tensor got = qkv.fetch(stream);
+          expect_close(got, reference(r, in.doubles()), 2e-7);
+          host::rotary(r, in.data());
           // In bf16 the two may round to different sides.
-          expect_close(qkv.get(), host_qkv.doubles(), dtype == kF32 ? 2e-7 : 0x1p-8);
+          expect_close(got, in.doubles(), dtype == kF32 ? 2e-7 : 0x1p-8);
         }
       }
     }
@@ -64,35 +65,30 @@ TEST(CudaRotary, MatchesDoubleBothWaysAndTheHost) {
 }
 
 TEST(CudaRotary, LeavesOtherHeadsAlone) {
+  EmulatedStream stream;
   const Rotary r{4, 4, 1, 48, 16, 1e4f, kBf16};
-  Placed qkv(random_tensor(kBf16, 4 * 48, 1), 0);
-  const Tensor before = qkv.get();
-  run([&](auto on) { cuda::rotary(on, r, qkv.data()); });
+  const Tensor before = random_tensor(kBf16, 4 * 48, 1);
+  const DeviceTensor qkv(before);
+  cuda::rotary(stream, r, qkv.data());
+  const Tensor after = qkv.fetch(stream);
   for (size_t i = 0; i < 4 * 48; ++i) {
-    if (i % 48 >= 16) EXPECT_EQ(qkv.get()[i], before[i]) << i;
+    if (i % 48 >= 16) EXPECT_EQ(after[i], before[i]) << i;
   }
 }
 
 TEST(CudaRotary, FarPositionsKeepTheirAngles) {
+  EmulatedStream stream;
   const Rotary r{40000, 40000, 1, 2, 2, 1e4f, kF32};  // angles of as many radians
-  Placed qkv(random_tensor(kF32, 2 * 40000, 1), 0);
-  const Doubles want = reference(r, qkv.get().doubles());
-  run([&](auto on) { cuda::rotary(on, r, qkv.data()); });
-  expect_close(qkv.get(), want, 2e-7);
+  const Tensor in = random_tensor(kF32, 2 * 40000, 1);
+  const DeviceTensor qkv(in);
+  cuda::rotary(stream, r, qkv.data());
+  expect_close(qkv.fetch(stream), reference(r, in.doubles()), 2e-7);
 }
 
 TEST(CudaRotary, NothingIsDoneToNothing) {
-  run([&](auto on) {
-    cuda::rotary(on,
-                 {.rows = 0,
-                  .seq = 4,
-                  .rotated_heads = 1,
-                  .row_stride = 8,
-                  .head_dim = 8,
-                  .theta = 1e4f,
-                  .dtype = kF32},
-                 nullptr);
-  });
+  EmulatedStream stream;
+  cuda::rotary(stream, {0, 4, 1, 8, 8, 1e4f, kF32}, nullptr);
+  stream.synchronize();
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "headrace/adam.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/host/host_kernels.h"
-#include "tests/emulation/kernels/placed.h"
+#include "tests/emulation/kernels/cases.h"
 
 namespace headrace::kernels {
 namespace {
@@ -14,35 +14,32 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr size_t kTile = size_t(kNormTileElems);
 
-struct Sizes {
-  size_t rows, cols;
-};
-
 TEST(CudaColumnSums, MatchDouble) {
+  EmulatedStream stream;
   // 64 rows are a group; a block has 32 accesses across.
   for (const DType dtype : {kF32, kBf16}) {
     for (const auto [rows, cols] :
          {Sizes{1, 1}, {3, 5}, {63, 8}, {64, 40}, {65, 33}, {130, 264}, {1500, 16}}) {
       for (const size_t shift : kShifts) {
         SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << rows << "x" << cols << " +" << shift);
-        Placed x(random_tensor(dtype, rows * cols, 1), shift), sums(random_tensor(kF32, cols, 2), shift);
-        Doubles want = sums.get().doubles();
-        for (size_t i = 0; i < rows * cols; ++i) want[i % cols] += x.get()[i];
-        ScratchMemory scratch(cuda::column_sums_scratch_bytes(int64_t(rows), int64_t(cols)));
-        run([&](auto on) {
-          cuda::add_column_sums(on, int64_t(rows), int64_t(cols), dtype, x.data(), sums.floats(), scratch);
-        });
-        expect_close(sums.get(), want, 3e-6);
+        const Tensor in = random_tensor(dtype, rows * cols, 1), before = random_tensor(kF32, cols, 2);
+        Doubles want = before.doubles();
+        for (size_t i = 0; i < rows * cols; ++i) want[i % cols] += in[i];
+        const DeviceTensor x(in, shift), sums(before, shift);
+        const DeviceBytes scratch(cuda::column_sums_scratch_bytes(int64_t(rows), int64_t(cols)));
+        cuda::add_column_sums(stream, int64_t(rows), int64_t(cols), dtype, x.data(), sums.floats(), scratch);
+        expect_close(sums.fetch(stream), want, 3e-6);
       }
     }
   }
 }
 
 TEST(CudaColumnSums, NoRowsAddNothing) {
-  Placed sums(random_tensor(kF32, 8, 2), 0);
-  const std::vector<std::byte> before = sums.get().bytes();
-  run([&](auto on) { cuda::add_column_sums(on, 0, 8, kBf16, nullptr, sums.floats(), {}); });
-  EXPECT_EQ(sums.get().bytes(), before);
+  EmulatedStream stream;
+  const Tensor before = random_tensor(kF32, 8, 2);
+  const DeviceTensor sums(before);
+  cuda::add_column_sums(stream, 0, 8, kBf16, nullptr, sums.floats(), {});
+  EXPECT_EQ(sums.fetch(stream).bytes(), before.bytes());
 }
 
 /// In each tile element i goes to lane i % 16, the lanes are folded in halves.
@@ -55,28 +52,32 @@ double documented_sum(const Tensor& y, size_t first) {
   return lane[0];
 }
 
+Doubles sum_squares(EmulatedStream& stream, const DeviceTensor& x, const DeviceTensor& y) {
+  const DeviceValues<double> sums(Doubles((x.size() + kTile - 1) / kTile));
+  cuda::round_and_sum_squares(stream, int64_t(x.size()), x.floats(), y.dtype(), y.data(), sums.data());
+  return sums.fetch(stream);
+}
+
 TEST(CudaRoundAndSumSquares, HasTheBitsOfTheDocumentedOrder) {
+  EmulatedStream stream;
   // 1024 elements are a stage of the kernel.
   for (const DType to : {kF32, kBf16}) {
     for (const size_t elems :
          {size_t(1), size_t(15), size_t(1003), size_t(1024), size_t(2050), kTile, kTile + 1003}) {
       for (const size_t shift : kShifts) {
         SCOPED_TRACE(testing::Message() << dtype_name(to) << " " << elems << " +" << shift);
-        Placed x(random_tensor(kF32, elems, 1), shift), y(to, elems, shift);
-        Doubles sums((elems + kTile - 1) / kTile);
-        run([&](auto on) {
-          cuda::round_and_sum_squares(on, int64_t(elems), x.floats(), to, y.data(), sums.data());
-        });
-        Tensor want(to, elems);
-        for (size_t i = 0; i < elems; ++i) want.set(i, float(x.get()[i]));
-        EXPECT_EQ(y.get().bytes(), want.bytes());
+        Tensor in = random_tensor(kF32, elems, 1), want(to, elems);
+        for (size_t i = 0; i < elems; ++i) want.set(i, float(in[i]));
+        const DeviceTensor y(to, elems, shift);
+        const Doubles sums = sum_squares(stream, DeviceTensor(in, shift), y);
+        EXPECT_EQ(y.fetch(stream).bytes(), want.bytes());
         for (size_t tile = 0; tile < sums.size(); ++tile)
           EXPECT_EQ(sums[tile], documented_sum(want, tile * kTile));
         double total = 0;
         for (const double sum : sums) total += sum;
         EXPECT_EQ(total, adam::sum_squares(adam::Isa::scalar, {want.data(), to}, elems).sum);
         Doubles host_sums(sums.size());
-        host::round_and_sum_squares(int64_t(elems), x.floats(), to, want.data(), host_sums.data());
+        host::round_and_sum_squares(int64_t(elems), in.floats(), to, want.data(), host_sums.data());
         EXPECT_EQ(sums, host_sums);
       }
     }
@@ -84,14 +85,12 @@ TEST(CudaRoundAndSumSquares, HasTheBitsOfTheDocumentedOrder) {
 }
 
 TEST(CudaRoundAndSumSquares, NonFiniteElementMakesItsTileNonFinite) {
+  EmulatedStream stream;
   for (const DType to : {kF32, kBf16}) {
     for (const double bad : {kInf, -kInf, std::nan("")}) {
-      Tensor x(kF32, Doubles(kTile + 20, 1.0)), y(to, kTile + 20);
-      x.set(kTile + 18, float(bad));
-      Doubles sums(2);
-      run([&](auto on) {
-        cuda::round_and_sum_squares(on, int64_t(kTile + 20), x.floats(), to, y.data(), sums.data());
-      });
+      Tensor in(kF32, Doubles(kTile + 20, 1.0));
+      in.set(kTile + 18, float(bad));
+      const Doubles sums = sum_squares(stream, DeviceTensor(in), DeviceTensor(to, kTile + 20));
       EXPECT_EQ(sums[0], double(kTile));
       EXPECT_FALSE(std::isfinite(sums[1]));
     }
@@ -99,14 +98,15 @@ TEST(CudaRoundAndSumSquares, NonFiniteElementMakesItsTileNonFinite) {
 }
 
 TEST(CudaRoundAndSumSquares, RoundingToInfinityIsSeen) {
-  Tensor x(kF32, {1.0, double(std::numeric_limits<float>::max())}), y(kBf16, 2);
-  double sum = 0;
-  run([&](auto on) { cuda::round_and_sum_squares(on, 2, x.floats(), kBf16, y.data(), &sum); });
-  EXPECT_EQ(sum, kInf);
+  EmulatedStream stream;
+  const DeviceTensor x(Tensor(kF32, {1.0, double(std::numeric_limits<float>::max())}));
+  EXPECT_EQ(sum_squares(stream, x, DeviceTensor(kBf16, 2)), Doubles{kInf});
 }
 
 TEST(CudaRoundAndSumSquares, NothingIsDoneToNothing) {
-  run([&](auto on) { cuda::round_and_sum_squares(on, 0, nullptr, kBf16, nullptr, nullptr); });
+  EmulatedStream stream;
+  cuda::round_and_sum_squares(stream, 0, nullptr, kBf16, nullptr, nullptr);
+  stream.synchronize();
 }
 
 }  // namespace
