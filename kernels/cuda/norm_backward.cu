@@ -117,8 +117,16 @@ struct HeldRow {
   }
 };
 
+/// The most threads of a block by the accesses that each holds, and as many blocks of a multiprocessor as
+/// leave registers for that: what is on its way is what keeps memory busy.
+template <int kPer>
+constexpr int kHeldThreads = kPer == 1 ? kMostRowThreads / 2 : kMostRowThreads;
+template <int kPer>
+constexpr int kHeldBlocks = kPer == 1 ? 3 : 1;
+
 template <bool kLayer, int kPer, class T>
-__global__ void __launch_bounds__(kMostRowThreads) norm_backward_held(BackwardRows<T> a) {
+__global__ void __launch_bounds__(kHeldThreads<kPer>, kHeldBlocks<kPer>)
+    norm_backward_held(BackwardRows<T> a) {
   constexpr int kN = kWidest<T>;
   const int64_t first = int64_t(blockIdx.x) * a.group_rows;
   const int64_t last = first + a.group_rows < a.rows ? first + a.group_rows : a.rows;
@@ -217,11 +225,8 @@ template <bool kLayer, class T>
 void launch_groups(const LaunchOn& on, const BackwardRows<T>& a) {
   const bool wide = packable<T>(a.cols, a.x, a.weight, a.dy, a.residual_dx, a.dx);
   const int64_t per_row = a.cols / kWidest<T>;
-  if (wide && per_row <= kLongRowThreads) return launch_held<kLayer, 1>(on, a);
-  if (wide && per_row <= 2 * kMostRowThreads) return launch_held<kLayer, 2>(on, a);
-  if constexpr (std::is_same_v<T, float>) {  // half as many columns in an access
-    if (wide && per_row <= 4 * kMostRowThreads) return launch_held<kLayer, 4>(on, a);
-  }
+  if (wide && per_row <= kHeldThreads<1>) return launch_held<kLayer, 1>(on, a);
+  if (wide && per_row <= 2 * kHeldThreads<2>) return launch_held<kLayer, 2>(on, a);
   with_width<kWidest<T>>(wide, [&](auto width) {
     constexpr int kN = decltype(width)::value;
     launch(on, norm_backward_long<kLayer, kN, T>,

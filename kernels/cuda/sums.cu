@@ -48,13 +48,17 @@ __global__ void __launch_bounds__(kColumnWarps* kWarp)
   const int64_t group = blockIdx.x / column_blocks;
   const int64_t first_col = int64_t(blockIdx.x % column_blocks) * (kWarp * kN);
   const int64_t col = first_col + lane * kN;
-  float sum[kN] = {};
+  Elems<T, kN> in[kGroupRows / kColumnWarps] = {};
 #pragma unroll
   for (int k = 0; k < kGroupRows / kColumnWarps; ++k) {
     const int64_t row = group * kGroupRows + k * kColumnWarps + warp;
-    if (row >= rows || col >= cols) continue;
+    if (row < rows && col < cols) in[k] = load_elems<kN>(x + row * cols + col);
+  }
+  float sum[kN] = {};
+#pragma unroll
+  for (int k = 0; k < kGroupRows / kColumnWarps; ++k) {
     float values[kN];
-    widen_elems(load_elems<kN>(x + row * cols + col), values);
+    widen_elems(in[k], values);
 #pragma unroll
     for (int i = 0; i < kN; ++i) sum[i] += values[i];
   }
