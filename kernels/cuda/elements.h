@@ -10,32 +10,26 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/port.h"
 
-#ifdef HEADRACE_CUDA_EMULATED
-// On the CPU memory has types; on the GPU it is what an access makes of it.
-#define HEADRACE_ANY_MEMORY __attribute__((may_alias))
-#else
-#define HEADRACE_ANY_MEMORY
-#endif
-
 namespace headrace::kernels::cuda {
 
-/// kN elements of T that are read and written in one access: kN * sizeof(T) bytes, aligned to that.
+/// kN elements of T that are read and written in one access: kN * sizeof(T) bytes, aligned to that. Whatever
+/// the memory was written as.
 template <class T, int kN>
 struct Elems;
 template <int kN>
-struct alignas(4 * kN) HEADRACE_ANY_MEMORY Elems<float, kN> {
+struct alignas(4 * kN) [[gnu::may_alias]] Elems<float, kN> {
   float raw[kN];
 };
 template <int kN>
-struct alignas(2 * kN) HEADRACE_ANY_MEMORY Elems<bf16, kN> {
+struct alignas(2 * kN) [[gnu::may_alias]] Elems<bf16, kN> {
   uint32_t raw[kN / 2];
 };
 template <>
-struct HEADRACE_ANY_MEMORY Elems<bf16, 1> {
+struct [[gnu::may_alias]] Elems<bf16, 1> {
   bf16 raw[1];
 };
 template <int kN>
-struct alignas(2 * kN) HEADRACE_ANY_MEMORY Elems<uint16_t, kN> {
+struct alignas(2 * kN) [[gnu::may_alias]] Elems<uint16_t, kN> {
   uint16_t raw[kN];
 };
 

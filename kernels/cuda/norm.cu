@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMostRowThreads) norm_forward_held(ForwardRows
       kWarpRow ? int64_t(blockIdx.x) * (int(blockDim.x) / kWarp) + int(threadIdx.x) / kWarp : blockIdx.x;
   if (kWarpRow && row >= a.rows) return;  // whole warps, which wait for no other
   const T* from = a.x + row * a.cols;
-  Elems<T, kN> x[kPer];
+  Elems<T, kN> x[kPer] = {};
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {
     const int64_t col = int64_t(k * threads + thread) * kN;

@@ -100,8 +100,8 @@ __device__ __forceinline__ void store_dx(T* dx, const Terms<kN>& t, const float 
 template <int kPer, class T>
 struct HeldRow {
   static constexpr int kN = kWidest<T>;
-  Elems<T, kN> x[kPer], dy[kPer];
-  float mean, rstd;
+  Elems<T, kN> x[kPer] = {}, dy[kPer] = {};
+  float mean = 0.0f, rstd = 0.0f;
 
   template <bool kLayer>
   __device__ __forceinline__ void load(const BackwardRows<T>& a, int64_t row) {
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kHeldThreads<kPer>, kHeldBlocks<kPer>)
   const int64_t first = int64_t(blockIdx.x) * a.group_rows;
   const int64_t last = first + a.group_rows < a.rows ? first + a.group_rows : a.rows;
   const auto column = [&](int k) { return int64_t(k * blockDim.x + threadIdx.x) * kN; };
-  Elems<T, kN> weight[kPer], residual[kPer];
+  Elems<T, kN> weight[kPer] = {}, residual[kPer] = {};
   float dweight[kPer][kN] = {}, dbias[kLayer ? kPer : 1][kN] = {};
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {

@@ -45,7 +45,7 @@ double loss_of(const CrossEntropy& c, const DeviceTensor& logits, const std::vec
   const DeviceBytes scratch(cuda::cross_entropy_scratch_bytes(c.rows));
   const DeviceValues<int32_t> device_labels(labels);
   const DeviceValues<double> loss({before});
-  cuda::cross_entropy(stream, c, logits, device_labels.data(), loss.data(), dlogits, scratch);
+  cuda::cross_entropy(stream, c, logits.floats(), device_labels.data(), loss.data(), dlogits, scratch);
   return loss.fetch(stream)[0];
 }
 
