@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_forward_long(ForwardRows
   const T* from = a.x + row * a.cols;
   const auto row_sum = [&](auto term) {
     float sum = 0.0f;
-    for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += kLongRowThreads * kN)
+    for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += int64_t(blockDim.x) * kN)
       sum += term(load_elems<kN>(from + col));
     return block_sum(sum, shared_memory<float>());
   };
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_forward_long(ForwardRows
     if constexpr (kLayer) a.mean[row] = s.mean;
     a.rstd[row] = s.rstd;
   }
-  for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += kLongRowThreads * kN)
+  for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += int64_t(blockDim.x) * kN)
     normalise<kLayer>(a, load_elems<kN>(from + col), s, row, col);
 }
 
@@ -143,7 +143,9 @@ void norm_forward(const LaunchOn& on, const ForwardRows<T>& a) {
   with_width<kWidest<T>>(wide, [&](auto width) {
     constexpr int kN = decltype(width)::value;
     launch(on, norm_forward_long<kLayer, kN, T>,
-           {.grid = dim3(blocks(a.rows)), .block = dim3(kLongRowThreads), .shared_bytes = kRowSharedBytes},
+           {.grid = dim3(blocks(a.rows)),
+            .block = dim3(long_row_threads(a.cols / kN)),
+            .shared_bytes = kRowSharedBytes},
            a);
   });
 }

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_backward_long(BackwardRo
   for (int64_t row = first; row < last; ++row) {
     const float mean = kLayer ? a.mean[row] : 0.0f, rstd = a.rstd[row];
     const auto for_terms = [&](auto body) {
-      for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += kLongRowThreads * kN) {
+      for (int64_t col = int64_t(threadIdx.x) * kN; col < a.cols; col += int64_t(blockDim.x) * kN) {
         const int64_t at = row * a.cols + col;
         body(col, at,
              terms_of(load_elems<kN>(a.x + at), load_elems<kN>(a.dy + at), load_elems<kN>(a.weight + col),
@@ -231,7 +231,7 @@ void launch_groups(const LaunchOn& on, const BackwardRows<T>& a) {
     constexpr int kN = decltype(width)::value;
     launch(on, norm_backward_long<kLayer, kN, T>,
            {.grid = dim3(blocks(group_count(a.rows))),
-            .block = dim3(kLongRowThreads),
+            .block = dim3(long_row_threads(a.cols / kN)),
             .shared_bytes = kRowSharedBytes},
            a);
   });

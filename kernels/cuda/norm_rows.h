@@ -9,8 +9,12 @@ namespace headrace::kernels::cuda {
 
 /// Of a row in registers.
 constexpr int kMostRowThreads = 512;
-/// Of a row that is read again.
+/// At most, of a row that is read again.
 constexpr int kLongRowThreads = 256;
+
+inline unsigned long_row_threads(int64_t accesses) {
+  return unsigned(round_up_to_warps(accesses < kLongRowThreads ? accesses : kLongRowThreads));
+}
 
 /// Two sums per warp.
 constexpr size_t kRowSharedBytes = 2 * sizeof(float) * (kMostRowThreads / kWarp);
