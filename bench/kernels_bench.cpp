@@ -269,7 +269,7 @@ void loss(benchmark::State& state, DType dtype) {
   const std::vector<int32_t> labels(size_t(c.rows), 3);
   double sum = 0.0;
   const double best = best_seconds(
-      state, [&] { cross_entropy(stream, c, logits.floats(), labels.data(), &sum, grad.data()); });
+      state, [&] { cross_entropy(stream, c, logits.floats(), labels.data(), &sum, grad.data(), {}); });
   report_bytes(state, double(c.rows * c.vocab) * double(4 + dtype_bytes(dtype)), best);
 }
 

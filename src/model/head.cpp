@@ -49,7 +49,8 @@ kernels::Gemm Head::projection(int64_t rows) const {
 
 HeadMemory Head::memory(int64_t rows) const {
   const ModelConfig& c = architecture_.config;
-  const int64_t chunk_rows = std::min(rows, kLossChunkRows);
+  const int64_t most_rows = loss_chunk_rows(device_);
+  const int64_t chunk_rows = std::min(rows, most_rows);
   HeadMemory memory{.rows = rows};
   Carver scratch;
   memory.normed = scratch.take(rows, c.hidden, dtype_);
@@ -58,8 +59,9 @@ HeadMemory Head::memory(int64_t rows) const {
   memory.logits = scratch.take(chunk_rows, c.vocab, DType::f32);
   memory.dlogits = dtype_ == DType::f32 ? memory.logits : scratch.take(chunk_rows, c.vocab, dtype_);
 
-  size_t kernel_bytes = norm_.scratch_bytes(device_, rows);
-  for (const int64_t m : {chunk_rows, rows % kLossChunkRows, rows}) {
+  size_t kernel_bytes =
+      std::max(norm_.scratch_bytes(device_, rows), kernels::cross_entropy_scratch_bytes(device_, chunk_rows));
+  for (const int64_t m : {chunk_rows, rows % most_rows, rows}) {
     if (m == 0) continue;  // logits() projects all rows at once
     kernel_bytes = std::max({kernel_bytes, kernels::gemm_scratch_bytes(device_, projection(m)),
                              kernels::linear_scratch_bytes(device_, {m, c.hidden, c.vocab, dtype_})});
@@ -78,7 +80,7 @@ void Head::loss_of_chunk(const Pass& pass, const HeadTable& table, const Chunk& 
   logits.c = chunk.logits;
   kernels::gemm(pass.stream, logits, pass.scratch);
   kernels::cross_entropy(pass.stream, {pass.rows, c.vocab, chunk.grad_scale, dtype_}, chunk.logits,
-                         chunk.labels, chunk.loss_sum, chunk.dlogits);
+                         chunk.labels, chunk.loss_sum, chunk.dlogits, pass.scratch);
   if (!chunk.dlogits) return;
   const kernels::Linear linear{pass.rows, c.hidden, c.vocab, dtype_};
   kernels::linear_backward_weight(pass.stream, linear, chunk.dlogits, chunk.normed, table.gradient, nullptr,
@@ -102,8 +104,9 @@ void Head::loss(Stream& stream, const HeadMemory& memory, StageWeights weights, 
   std::byte* const normed = scratch + memory.normed;
   norm_.forward(pass, x, normed, stats);
   const size_t row_bytes = size_t(architecture_.config.hidden) * dtype_bytes(dtype_);
-  for (int64_t first = 0; first < memory.rows; first += kLossChunkRows) {
-    pass.rows = std::min(kLossChunkRows, memory.rows - first);
+  const int64_t most_rows = loss_chunk_rows(device_);
+  for (int64_t first = 0; first < memory.rows; first += most_rows) {
+    pass.rows = std::min(most_rows, memory.rows - first);
     loss_of_chunk(pass, head_table,
                   {.normed = normed + size_t(first) * row_bytes,
                    .labels = labels + first,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head: final norm, output projection and cross entropy. Logits exist for kLossChunkRows rows at a time;
-// the loss of a chunk and its gradient are made in one pass over them. The projection is the head's own or
-// the embedding's table (tied).
+// The head: final norm, output projection and cross entropy. Logits exist for loss_chunk_rows() rows at a
+// time; the loss of a chunk and its gradient are made in one pass over them. The projection is the head's own
+// or the embedding's table (tied).
 #pragma once
 
 #include "model/parts.h"

@@ -82,7 +82,7 @@ class Model {
   /// weights: pass an empty span.
   virtual void backward(Stream&, int stage, StageWeights, StageGradients, const TokenBatch&, const void* x,
                         const void* dy, void* dx, bool recompute, StageMemory) = 0;
-  /// Head stage, in chunks of kLossChunkRows rows. loss_sum (double, device) += sum of the counted rows'
+  /// Head stage, in chunks of loss_chunk_rows(). loss_sum (double, device) += sum of the counted rows'
   /// losses. With gradients given, also gradients += and dx = d(loss_sum * grad_scale)/dx.
   virtual void loss(Stream&, StageWeights, StageGradients, const TokenBatch&, const void* x, float grad_scale,
                     double* loss_sum, void* dx, StageMemory) = 0;
@@ -91,8 +91,12 @@ class Model {
   virtual void logits(Stream&, StageWeights, int64_t rows, const void* x, float* logits, StageMemory) = 0;
 };
 
-/// Rows of logits that exist at a time in loss(): a constant, so that no budget changes a sum's order.
-constexpr int64_t kLossChunkRows = 128;
+/// Rows of logits that exist at a time in loss(): given by the device's kind alone, so that no budget changes
+/// a sum's order. A GPU needs many rows for its products, and each chunk adds to the whole gradient of the
+/// table.
+constexpr int64_t loss_chunk_rows(DeviceKind device) {
+  return device == DeviceKind::host ? 128 : 2048;
+}
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, DType precision, DeviceKind device);
 

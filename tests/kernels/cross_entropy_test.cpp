@@ -32,13 +32,13 @@ TEST(CrossEntropy, MatchesDoubleAndItsFiniteDifferences) {
       Tensor logits = random_tensor(DType::f32, 4 * vocab, 1, 4.0), grad(dtype, 4 * vocab);
       const Doubles inputs = logits.doubles();
       double loss = 1.0;
-      cross_entropy(stream, c, logits.floats(), labels.data(), &loss, grad.data());
+      cross_entropy(stream, c, logits.floats(), labels.data(), &loss, grad.data(), {});
       EXPECT_NEAR(loss, 1.0 + reference(inputs, vocab, labels), 1e-5);
       Doubles want = numeric_gradient([&](const Doubles& v) { return reference(v, vocab, labels); }, inputs);
       for (double& w : want) w *= 0.125;
       expect_close(grad, want);
       if (dtype == DType::f32) {
-        cross_entropy(stream, c, logits.floats(), labels.data(), &loss, logits.data());
+        cross_entropy(stream, c, logits.floats(), labels.data(), &loss, logits.data(), {});
         EXPECT_EQ(logits.bytes(), grad.bytes()) << "in place";
       }
     }
@@ -53,10 +53,10 @@ TEST(CrossEntropy, ChunksOfRowsGiveTheSameSum) {
   for (size_t i = 0; i < rows; ++i) labels[i] = i % 5 == 3 ? kIgnoreLabel : int32_t(i % vocab);
   CrossEntropy c{.rows = int64_t(rows), .vocab = int64_t(vocab), .grad_scale = 1.0f, .dtype = DType::f32};
   double whole = 0.0, chunked = 0.0;
-  cross_entropy(stream, c, logits.floats(), labels.data(), &whole, nullptr);
+  cross_entropy(stream, c, logits.floats(), labels.data(), &whole, nullptr, {});
   for (size_t first = 0; first < rows; first += 70) {
     c.rows = int64_t(std::min<size_t>(70, rows - first));
-    cross_entropy(stream, c, logits.floats() + first * vocab, labels.data() + first, &chunked, nullptr);
+    cross_entropy(stream, c, logits.floats() + first * vocab, labels.data() + first, &chunked, nullptr, {});
   }
   EXPECT_EQ(whole, chunked);
 }
@@ -67,7 +67,7 @@ TEST(CrossEntropy, AllIgnoredIsZeroLossAndZeroGradient) {
   const std::vector<int32_t> labels = {kIgnoreLabel, kIgnoreLabel};
   double loss = 0.0;
   cross_entropy(stream, {.rows = 2, .vocab = 19, .grad_scale = 1.0f, .dtype = DType::bf16}, logits.floats(),
-                labels.data(), &loss, grad.data());
+                labels.data(), &loss, grad.data(), {});
   EXPECT_EQ(loss, 0.0);
   EXPECT_EQ(grad.doubles(), Doubles(2 * 19, 0.0));
 }
@@ -78,7 +78,7 @@ TEST(CrossEntropy, UniformLogitsCostLogOfVocab) {
   const int32_t label = 999;
   double loss = 0.0;
   cross_entropy(stream, {.rows = 1, .vocab = 1000, .grad_scale = 1.0f, .dtype = DType::f32}, logits.floats(),
-                &label, &loss, nullptr);
+                &label, &loss, nullptr, {});
   EXPECT_NEAR(loss, std::log(1000.0), 1e-5);
 }
 
@@ -91,7 +91,7 @@ TEST(CrossEntropy, NonFiniteLogitsReachTheLoss) {
       const int32_t label = 3;
       double loss = 0.0;
       cross_entropy(stream, {.rows = 1, .vocab = 37, .grad_scale = 1.0f, .dtype = DType::f32},
-                    logits.floats(), &label, &loss, nullptr);
+                    logits.floats(), &label, &loss, nullptr, {});
       EXPECT_FALSE(std::isfinite(loss)) << bad << " at " << at;
     }
   }

@@ -93,7 +93,7 @@ TEST(Threads, DoNotChangeTokenRows) {
     embedding_backward(stream, e, tokens.data(), dy.data(), dtable.floats(), dpositions.floats());
     double loss = 0.0;
     cross_entropy(stream, {.rows = kRows, .vocab = kCols, .grad_scale = 1.0f, .dtype = kHalf},
-                  logits.floats(), tokens.data(), &loss, dl.data());
+                  logits.floats(), tokens.data(), &loss, dl.data(), {});
     std::vector<std::byte> bytes = joined({&y, &dtable, &dpositions, &dl});
     bytes.insert(bytes.end(), reinterpret_cast<std::byte*>(&loss), reinterpret_cast<std::byte*>(&loss + 1));
     return bytes;
