@@ -93,7 +93,9 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
   const RowStatistics rows = load_row_statistics(args.lse + at, args.delta + at, row, valid);
   float sum[kBlocks16][kDim / 8][4];
   clear(sum);
+  int lane = lane_index();
   for (int key = 0; key < end; key += kFewKeys) {
+    forget(lane);
     const int buffer = key / kFewKeys % 2 * kFewKeys * kDim, next = key + kFewKeys;
     // Once every warp is here the other buffer is free.
     copy_async_wait<0>();
@@ -106,11 +108,11 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
     copy_async_commit();
     if (key >= query + 16 * kBlocks16 || row >= valid) continue;
     float s[kBlocks16][kFewKeys / 8][4], ds[kBlocks16][kFewKeys / 8][4];
-    multiply_rows<kDim>(s, queries, row, keys + buffer);
-    multiply_rows<kDim>(ds, douts, row, values + buffer);
+    multiply_rows<kDim>(lane, s, queries, row, keys + buffer);
+    multiply_rows<kDim>(lane, ds, douts, row, values + buffer);
     if (key + kFewKeys - 1 > query) mask_causal<false>(s, query, key);
     scores_backward(rows, s, ds, a.scale * kLog2E);
-    add_weighted_rows<kDim>(sum, ds, keys + buffer);
+    add_weighted_rows<kDim>(lane, sum, ds, keys + buffer);
   }
   const float factor[kBlocks16][2] = {{a.scale, a.scale}, {a.scale, a.scale}};
   store_rows<kDim>(sum, factor, queries, row, args.dqkv + qkv_at(a, first_row, head), a.qkv_stride, valid);
@@ -126,8 +128,9 @@ constexpr int kFewQueries = 64;
 struct QueryTile {
   int head, first;
 };
-__device__ __forceinline__ QueryTile query_tile(int step, int steps_per_head, int first_head, int first) {
-  return {first_head + step / steps_per_head, first + step % steps_per_head * kFewQueries};
+__device__ __forceinline__ QueryTile after(const QueryTile& step, const RowTile& keys) {
+  if (step.first + kFewQueries < keys.rows) return {step.head, step.first + kFewQueries};
+  return {step.head + 1, keys.first};
 }
 
 template <int kDim>
@@ -141,12 +144,13 @@ __device__ __forceinline__ void copy_queries(const BackwardArgs& args, const Row
 }
 
 /// What this thread brings of a step's statistics, [lse in base 2 of 64 queries | delta of 64 queries].
+/// `first_at`: where the document's first row is in head 0.
 __device__ __forceinline__ float load_statistic(const BackwardArgs& args, const RowTile& tile,
-                                                const QueryTile& step) {
+                                                const QueryTile& step, int64_t first_at) {
   const int query = step.first + int(threadIdx.x) % kFewQueries;
   const bool is_lse = threadIdx.x < kFewQueries;
   if (query >= tile.rows) return is_lse ? kInfinity : 0.0f;
-  const int64_t at = statistics_at(args.layout, tile.begin, step.head) + query;
+  const int64_t at = first_at + int64_t(step.head) * args.layout.seq + query;
   return is_lse ? args.lse[at] * kLog2E : args.delta[at];
 }
 
@@ -180,40 +184,43 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dkv_kernel(BackwardArg
   float* statistics = reinterpret_cast<float*>(douts + 2 * kFewQueries * kDim);
   const int64_t k_at = qkv_at(a, tile.begin + tile.first, a.heads + kv_head);
   const int64_t v_at = qkv_at(a, tile.begin + tile.first, a.heads + a.kv_heads + kv_head);
+  const int64_t first_at = statistics_at(a, tile.begin, 0);
   const int valid = tile.rows - tile.first, row = warp_index() * 16;
-  const int steps_per_head = (valid + kFewQueries - 1) / kFewQueries, steps = group * steps_per_head;
+  const int end = (kv_head + 1) * group;
 
-  QueryTile now = query_tile(0, steps_per_head, kv_head * group, tile.first);
+  QueryTile now{kv_head * group, tile.first};
   copy_tile<kDim, kKeys>(keys, args.qkv + k_at, a.qkv_stride, valid);
   copy_tile<kDim, kKeys>(values, args.qkv + v_at, a.qkv_stride, valid);
   copy_queries<kDim>(args, tile, now, queries, douts);
   copy_async_commit();
-  statistics[threadIdx.x] = load_statistic(args, tile, now);
+  statistics[threadIdx.x] = load_statistic(args, tile, now, first_at);
   float dk[1][kDim / 8][4], dv[1][kDim / 8][4];
   clear(dk);
   clear(dv);
-  for (int step = 0; step < steps; ++step) {
-    const int buffer = step % 2, other = 1 - buffer;
+  int lane = lane_index();
+  for (int buffer = 0; now.head < end; buffer = 1 - buffer) {
+    forget(lane);
+    const int other = 1 - buffer;
     // Once every warp is here the other buffer is free.
     copy_async_wait<0>();
     __syncthreads();
-    const QueryTile next = query_tile(step + 1, steps_per_head, kv_head * group, tile.first);
+    const QueryTile next = after(now, tile);
     float next_statistic = 0.0f;
-    if (step + 1 < steps) {
+    if (next.head < end) {
       copy_queries<kDim>(args, tile, next, queries + other * kFewQueries * kDim,
                          douts + other * kFewQueries * kDim);
-      next_statistic = load_statistic(args, tile, next);
+      next_statistic = load_statistic(args, tile, next, first_at);
     }
     copy_async_commit();
     const bf16* q = queries + buffer * kFewQueries * kDim;
     const bf16* dout = douts + buffer * kFewQueries * kDim;
     float s[1][kFewQueries / 8][4], ds[1][kFewQueries / 8][4];
-    multiply_rows<kDim>(s, keys, row, q);
-    multiply_rows<kDim>(ds, values, row, dout);
+    multiply_rows<kDim>(lane, s, keys, row, q);
+    multiply_rows<kDim>(lane, ds, values, row, dout);
     if (tile.first + kKeys - 1 > now.first) mask_causal<true>(s, now.first, tile.first + row);
     transposed_scores_backward(statistics + buffer * kFlashThreads, s, ds, a.scale * kLog2E);
-    add_weighted_rows<kDim>(dv, s, dout);
-    add_weighted_rows<kDim>(dk, ds, q);
+    add_weighted_rows<kDim>(lane, dv, s, dout);
+    add_weighted_rows<kDim>(lane, dk, ds, q);
     statistics[other * kFlashThreads + int(threadIdx.x)] = next_statistic;
     now = next;
   }

@@ -128,13 +128,15 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_forward_kernel(Forward
   Softmax state = start_softmax();
   copy_async_wait<0>();
   __syncthreads();
+  int lane = lane_index();
   for (int key = 0; key < end; key += kKeys) {
+    forget(lane);
     copy_tile<kDim, kKeys>(values, v + key * a.qkv_stride, a.qkv_stride, tile.rows - key);
     copy_async_commit();
     // A warp has nothing to do where all keys are after its queries, or where it has no queries.
     const bool active = key < query + 16 * kBlocks16 && row < valid;
     float s[kBlocks16][kKeys / 8][4];
-    if (active) multiply_rows<kDim>(s, queries, row, keys);
+    if (active) multiply_rows<kDim>(lane, s, queries, row, keys);
     copy_async_wait<0>();
     __syncthreads();
     const int next = key + kKeys;
@@ -143,7 +145,7 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_forward_kernel(Forward
     if (active) {
       if (key + kKeys - 1 > query) mask_causal<false>(s, query, key);
       softmax_step<kDim>(state, s, sum, scale2);
-      add_weighted_rows<kDim>(sum, s, values);
+      add_weighted_rows<kDim>(lane, sum, s, values);
     }
     copy_async_wait<0>();
     __syncthreads();

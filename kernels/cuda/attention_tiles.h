@@ -30,37 +30,38 @@ __device__ __forceinline__ int chunk_at(int row, int chunk) {
 }
 
 /// Starts the copy of kRows rows; rows from `valid` on become zero. `from`: the first row, `stride` elements
-/// from row to row.
+/// from row to row. A thread keeps its place among the chunks and goes from row to row, which leaves one
+/// address to keep.
 template <int kDim, int kRows>
 __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, int64_t stride, int valid) {
-  constexpr int kChunks = kDim / 8;
-  static_assert(kRows * kChunks % kFlashThreads == 0);
+  constexpr int kLanes = kDim == 96 ? 4 : 8, kPass = kFlashThreads / kLanes;
+  static_assert(kRows % kPass == 0 && kPass % 8 == 0);
+  const int row = int(threadIdx.x) / kLanes, chunk = int(threadIdx.x) % kLanes;
+  from += row * stride + chunk * 8;
 #pragma unroll
-  for (int i = 0; i < kRows * kChunks / kFlashThreads; ++i) {
-    const int at = i * kFlashThreads + int(threadIdx.x);
-    const int row = at / kChunks, chunk = at % kChunks;
-    const bool inside = row < valid;
-    copy_async_16(tile + chunk_at<kDim>(row, chunk), from + (inside ? row * stride + chunk * 8 : 0), inside);
+  for (int pass = 0; pass < kRows; pass += kPass, from += kPass * stride) {
+#pragma unroll
+    for (int next = 0; next < kDim / 8; next += kLanes) {
+      copy_async_16(tile + pass * kDim + chunk_at<kDim>(row, chunk + next), from + next * 8,
+                    row + pass < valid);
+    }
   }
 }
 
 /// Left operand: elements [row, row + 16) x [8 chunk, 8 chunk + 16). `row` is a multiple of 8, as below.
 template <int kDim>
-__device__ __forceinline__ void load_left(uint32_t (&a)[4], const bf16* tile, int row, int chunk) {
-  const int lane = lane_index();
+__device__ __forceinline__ void load_left(int lane, uint32_t (&a)[4], const bf16* tile, int row, int chunk) {
   load_matrices(a, tile + row * kDim + chunk_at<kDim>(lane % 16, chunk + lane / 16));
 }
 /// Right operand whose columns are rows [row, row + 16) of the tile: two blocks of 8 columns.
 template <int kDim>
-__device__ __forceinline__ void load_right_columns(uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
-  const int lane = lane_index();
+__device__ __forceinline__ void load_right_columns(int lane, uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
   const int tile_row = lane % 8 + lane / 16 * 8;
   load_matrices(b, tile + row * kDim + chunk_at<kDim>(tile_row, chunk + lane / 8 % 2));
 }
 /// Right operand whose rows are rows [row, row + 16) of the tile: two blocks of 8 columns.
 template <int kDim>
-__device__ __forceinline__ void load_right_rows(uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
-  const int lane = lane_index();
+__device__ __forceinline__ void load_right_rows(int lane, uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
   load_matrices_transposed(b, tile + row * kDim + chunk_at<kDim>(lane % 16, chunk + lane / 16));
 }
 
@@ -78,18 +79,18 @@ __device__ __forceinline__ void clear(float (&x)[kM][kN][4]) {
 
 /// s[16 kM, 8 kN] = rows of `left` from left_row on, times rows of `right` from 0 on, transposed.
 template <int kDim, int kM, int kN>
-__device__ __forceinline__ void multiply_rows(float (&s)[kM][kN][4], const bf16* left, int left_row,
+__device__ __forceinline__ void multiply_rows(int lane, float (&s)[kM][kN][4], const bf16* left, int left_row,
                                               const bf16* right) {
   clear(s);
 #pragma unroll
   for (int chunk = 0; chunk < kDim / 8; chunk += 2) {
     uint32_t a[kM][4];
 #pragma unroll
-    for (int m = 0; m < kM; ++m) load_left<kDim>(a[m], left, left_row + 16 * m, chunk);
+    for (int m = 0; m < kM; ++m) load_left<kDim>(lane, a[m], left, left_row + 16 * m, chunk);
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t b[4];
-      load_right_columns<kDim>(b, right, 8 * n, chunk);
+      load_right_columns<kDim>(lane, b, right, 8 * n, chunk);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add_16x8x16(s[m][n], a[m], b[0], b[1]);
@@ -101,7 +102,7 @@ __device__ __forceinline__ void multiply_rows(float (&s)[kM][kN][4], const bf16*
 
 /// sum[16 kM, kDim] += w[16 kM, 8 kN] (rounded to bf16) times the first 8 kN rows of `right`.
 template <int kDim, int kM, int kN>
-__device__ __forceinline__ void add_weighted_rows(float (&sum)[kM][kDim / 8][4], const float (&w)[kM][kN][4],
+__device__ __forceinline__ void add_weighted_rows(int lane, float (&sum)[kM][kDim / 8][4], const float (&w)[kM][kN][4],
                                                   const bf16* right) {
 #pragma unroll
   for (int n = 0; n < kN; n += 2) {
@@ -116,7 +117,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kM][kDim / 8][4],
 #pragma unroll
     for (int chunk = 0; chunk < kDim / 8; chunk += 2) {
       uint32_t b[4];
-      load_right_rows<kDim>(b, right, 8 * n, chunk);
+      load_right_rows<kDim>(lane, b, right, 8 * n, chunk);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add_16x8x16(sum[m][chunk], a[m], b[0], b[1]);

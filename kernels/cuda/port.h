@@ -87,6 +87,14 @@ __device__ __forceinline__ float exp2_approx(float x) {
 #endif
 }
 
+/// Hides from the compiler that `x` is what it was, so that what follows from it is computed again and not
+/// kept in registers over a loop.
+__device__ __forceinline__ void forget(int& x) {
+#ifndef HEADRACE_CUDA_EMULATED
+  asm volatile("" : "+r"(x));
+#endif
+}
+
 /// 16 bytes of T: what one thread reads or writes at a time.
 template <class T>
 struct alignas(16) Pack {
