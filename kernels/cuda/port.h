@@ -89,7 +89,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 /// Hides from the compiler that `x` is what it was, so that what follows from it is computed again and not
 /// kept in registers over a loop.
-__device__ __forceinline__ void forget(int& x) {
+__device__ __forceinline__ void forget([[maybe_unused]] int& x) {
 #ifndef HEADRACE_CUDA_EMULATED
   asm volatile("" : "+r"(x));
 #endif
