@@ -75,6 +75,26 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 #endif
 }
 
+/// 2^x to about 2 units in the last place; results below 2^-126 are 0, also for x = -infinity.
+__device__ __forceinline__ float exp2_approx(float x) {
+#ifdef HEADRACE_CUDA_EMULATED
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+/// Hides from the compiler that `x` is what it was, so that what follows from it is computed again and not
+/// kept in registers over a loop.
+__device__ __forceinline__ void forget([[maybe_unused]] int& x) {
+#ifndef HEADRACE_CUDA_EMULATED
+  asm volatile("" : "+r"(x));
+#endif
+}
+
 /// 16 bytes of T: what one thread reads or writes at a time.
 template <class T>
 struct alignas(16) Pack {

@@ -39,14 +39,15 @@ struct NormBackwardRows {
   float* dbias;    ///< layer norm only, overwritten
 };
 
-/// One (batch, head) forward or one (batch, kv head) backward; pointers are at the first row of the sequence.
+/// One (document, head) forward or one (document, kv head) backward; pointers are at the document's first row.
 struct AttentionHead {
-  int64_t seq, head_dim, group;  ///< group: query heads of one kv head (backward)
+  int64_t seq, head_dim, group;  ///< seq: rows of the document; group: query heads of one kv head (backward)
   float scale;
   const void *q, *k, *v;
   int64_t qkv_stride, out_stride;  ///< elements from row to row
   void* out;                       ///< forward: written; backward: read
-  float* lse;                      ///< forward: written; backward: read; [group, seq]
+  float* lse;                      ///< forward: written; backward: read
+  int64_t lse_stride = 0;          ///< from one query head of the group to the next (backward)
   const void* dout;
   void *dq, *dk, *dv;
   float* work;  ///< attention_work_floats, 64-byte aligned

@@ -1,51 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.h"
 
+#include "tests/kernels/attention_reference.h"
 #include "tests/kernels/support.h"
 
 namespace headrace::kernels {
 namespace {
-
-size_t qkv_elems(const Attention& a) {
-  return size_t(a.batch * a.seq * (a.heads + 2 * a.kv_heads) * a.head_dim);
-}
-size_t out_elems(const Attention& a) {
-  return size_t(a.batch * a.seq * a.heads * a.head_dim);
-}
-
-struct Result {
-  Doubles out, lse;
-};
-
-Result reference(const Attention& a, const Doubles& qkv) {
-  Result result{Doubles(out_elems(a)), Doubles(size_t(a.batch * a.heads * a.seq))};
-  const int64_t stride = (a.heads + 2 * a.kv_heads) * a.head_dim;
-  for (int64_t b = 0; b < a.batch; ++b) {
-    for (int64_t h = 0; h < a.heads; ++h) {
-      const int64_t kv = h / (a.heads / a.kv_heads);
-      for (int64_t i = 0; i < a.seq; ++i) {
-        const double* q = &qkv[size_t((b * a.seq + i) * stride + h * a.head_dim)];
-        Doubles e(size_t(i + 1));
-        double top = -1e300, sum = 0;
-        for (int64_t j = 0; j <= i; ++j) {
-          const double* k = &qkv[size_t((b * a.seq + j) * stride + (a.heads + kv) * a.head_dim)];
-          double score = 0;
-          for (int64_t c = 0; c < a.head_dim; ++c) score += q[c] * k[c];
-          e[size_t(j)] = score * double(a.scale);
-          top = std::max(top, e[size_t(j)]);
-        }
-        for (double& v : e) sum += v = std::exp(v - top);
-        double* out = &result.out[size_t(((b * a.seq + i) * a.heads + h) * a.head_dim)];
-        for (int64_t j = 0; j <= i; ++j) {
-          const double* v = &qkv[size_t((b * a.seq + j) * stride + (a.heads + a.kv_heads + kv) * a.head_dim)];
-          for (int64_t c = 0; c < a.head_dim; ++c) out[c] += e[size_t(j)] / sum * v[c];
-        }
-        result.lse[size_t((b * a.heads + h) * a.seq + i)] = top + std::log(sum);
-      }
-    }
-  }
-  return result;
-}
 
 /// `out` and `lse` for the backward pass come from the reference, so that forward errors do not add up.
 void check_attention(const Attention& a, bool backward) {
@@ -56,15 +16,15 @@ void check_attention(const Attention& a, bool backward) {
   Tensor lse(DType::f32, size_t(a.batch * a.heads * a.seq));
   ScratchMemory scratch(attention_scratch_bytes(DeviceKind::host, a));
   const Doubles inputs = qkv.doubles();
-  const Result want = reference(a, inputs);
+  const ReferenceAttention want = reference_attention(a, inputs);
   attention_forward(stream, a, qkv.data(), out.data(), lse.floats(), scratch);
   expect_close(out, want.out);
   expect_close(lse, want.lse);
   if (!backward) return;
   Tensor dout = random_tensor(a.dtype, out_elems(a), 2), dqkv(a.dtype, qkv_elems(a));
   const Doubles dout_values = dout.doubles();
-  const Doubles want_grad =
-      numeric_gradient([&](const Doubles& v) { return dot(reference(a, v).out, dout_values); }, inputs);
+  const Doubles want_grad = numeric_gradient(
+      [&](const Doubles& v) { return dot(reference_attention(a, v).out, dout_values); }, inputs);
   attention_backward(stream, a, qkv.data(), out.data(), lse.floats(), dout.data(), dqkv.data(), scratch);
   // In bf16 the rounded `out` enters delta: its error is a bf16 step of the products that delta sums.
   expect_close(dqkv, want_grad, a.dtype == DType::f32 ? 1e-5 : 3e-3);
@@ -105,6 +65,51 @@ TEST(Attention, OneQueryIsSoftmaxByHand) {
   expect_close(lse, {0, std::log(4.0)}, 1e-6);
 }
 
+AttentionResult run_on_host(const Attention& a, Tensor& qkv, Tensor& dout) {
+  InlineStream stream;
+  AttentionResult r(a);
+  ScratchMemory scratch(attention_scratch_bytes(DeviceKind::host, a));
+  attention_forward(stream, a, qkv.data(), r.out.data(), r.lse.floats(), scratch);
+  attention_backward(stream, a, qkv.data(), r.out.data(), r.lse.floats(), dout.data(), r.dqkv.data(),
+                     scratch);
+  return r;
+}
+
+TEST(Attention, PackedDocumentsEqualTheDocumentsAlone) {
+  const std::vector<int32_t> five = {0, 3, 5};                // [1,2,3], [4,5]
+  const std::vector<int32_t> many = {0, 1, 70, 70, 99, 198};  // one row, one empty, two sequences of 99
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    expect_packed_equals_alone({1, 5, 2, 1, 8, 0.5f, dtype, five.data(), 2}, run_on_host);
+    expect_packed_equals_alone({2, 99, 4, 2, 18, 0.3f, dtype, many.data(), 5}, run_on_host);
+  }
+}
+
+TEST(Attention, PackedDocumentsMatchDouble) {
+  const std::vector<int32_t> begins = {0, 4, 7, 11, 14};
+  const Attention a{2, 7, 4, 2, 6, 0.4f, DType::f32, begins.data(), 4};
+  Tensor qkv = random_tensor(a.dtype, qkv_elems(a), 1), dout = random_tensor(a.dtype, out_elems(a), 2);
+  const AttentionResult got = run_on_host(a, qkv, dout);
+  const Doubles inputs = qkv.doubles(), dout_values = dout.doubles();
+  const ReferenceAttention want = reference_attention(a, inputs);
+  expect_close(got.out, want.out);
+  expect_close(got.lse, want.lse);
+  const auto loss = [&](const Doubles& v) { return dot(reference_attention(a, v).out, dout_values); };
+  const Doubles numeric = numeric_gradient(loss, inputs);
+  expect_close(got.dqkv, numeric);
+  // The analytic gradient, which tests of larger shapes rely on, against the same differences.
+  const Doubles analytic = reference_attention_gradient(a, inputs, dout_values);
+  for (size_t i = 0; i < numeric.size(); ++i) ASSERT_NEAR(analytic[i], numeric[i], 1e-8) << i;
+}
+
+TEST(AttentionDeathTest, RefusesDocumentsThatCrossSequences) {
+  const std::vector<int32_t> crossing = {0, 4, 6}, short_of_the_end = {0, 3, 5};
+  Tensor qkv(DType::f32, 6 * 3 * 2), dout(DType::f32, 6 * 2);
+  Attention a{2, 3, 1, 1, 2, 1.0f, DType::f32, crossing.data(), 2};
+  EXPECT_DEATH(run_on_host(a, qkv, dout), "cross");
+  a.cu_seqlens = short_of_the_end.data();
+  EXPECT_DEATH(run_on_host(a, qkv, dout), "from 0 to batch");
+}
+
 TEST(Attention, LargeScoresDoNotOverflow) {
   InlineStream stream;
   const Attention a{1, 100, 1, 1, 16, 1.0f, DType::f32};
@@ -113,7 +118,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   ScratchMemory scratch(attention_scratch_bytes(DeviceKind::host, a));
   attention_forward(stream, a, qkv.data(), out.data(), lse.floats(), scratch);
   // Scores near 10^4 carry an fp32 error of 10^-3 into the exponent.
-  expect_close(out, reference(a, qkv.doubles()).out, 1e-2);
+  expect_close(out, reference_attention(a, qkv.doubles()).out, 1e-2);
 }
 
 TEST(Rotary, MatchesItsFormula) {

@@ -208,7 +208,7 @@ HEADRACE_INLINE void backward_queries(const AttentionHead& a, const BackwardWork
   float lse[kTile], delta[kTile];
   for (int64_t r = 0; r < kTile; ++r) {
     // A padded row has probability 0 everywhere.
-    lse[r] = r < rows ? a.lse[head * a.seq + i * kTile + r] : __builtin_inff();
+    lse[r] = r < rows ? a.lse[head * a.lse_stride + i * kTile + r] : __builtin_inff();
     Vec sum{};
     if (r < rows) {
       for_vectors(a.head_dim, [&](int64_t c, auto lanes) {
