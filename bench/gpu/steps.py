@@ -166,11 +166,11 @@ def kernels(check, limit):
 
 
 def fixture(check, limit):
-    return judged([google_test(check, TRAINING, "*Fixture*", limit)])
+    return judged([google_test(check, TRAINING, "*AgainstPyTorch*", limit)])
 
 
-def step_placements(check, limit):
-    return judged([google_test(check, TRAINING, "*Placements*", limit)])
+def training(check, limit):
+    return judged([google_test(check, TRAINING, "-*AgainstPyTorch*", limit)])
 
 
 def sanitized(tool):
@@ -238,8 +238,8 @@ STEPS = [
     Step("conformance", "check", 90, conformance, "tests named after CUDA or NCCL, HEADRACE_REQUIRE_GPU=1"),
     Step("NCCL with one rank", "check", 40, nccl, "the communicator's conformance suite on NCCL"),
     Step("kernels", "check", 90, kernels, f"{KERNELS}: every kernel against the host's"),
-    Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models"),
-    Step("placements of steps", "check", 60, step_placements, f"{TRAINING}: bit-identity of single steps"),
+    Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
+    Step("training steps", "check", 90, training, f"{TRAINING}: the same bits for every placement, resuming"),
     Step("placements of runs", "check", 60, placements, "bench/gpu/placements.py: headrace train, clipping on"),
     Step("memcheck", "check", 60, sanitized("memcheck"), f"compute-sanitizer, {KERNELS} *small*"),
     Step("racecheck", "check", 60, sanitized("racecheck"), f"compute-sanitizer, {KERNELS} *small*"),

@@ -3,17 +3,22 @@
 // test, and comparisons of what came out. Every buffer ends in a fence, which each comparison checks.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
-#include "gpu.h"
+#include "device/device.h"
 #include "headrace/dtype.h"
 #include "kernels/gemm.h"
+#include "tests/test_device.h"
 
 namespace headrace::test {
 
@@ -28,6 +33,9 @@ constexpr size_t format_bytes(Format format) {
 
 /// A buffer that both sides have.
 enum class Buffer : size_t {};
+
+constexpr DeviceOptions::Kind kUnderTest =
+    kDeviceKind == DeviceKind::cuda ? DeviceOptions::Kind::cuda : DeviceOptions::Kind::host;
 
 /// One device and its copies of the buffers.
 class Side {
@@ -74,7 +82,7 @@ struct Near {
 class Twins {
  public:
   explicit Twins(size_t device_bytes)
-      : host_(DeviceOptions::Kind::host, device_bytes), gpu_(kind_under_test(), device_bytes) {}
+      : host_(DeviceOptions::Kind::host, device_bytes), gpu_(kUnderTest, device_bytes) {}
 
   /// Even numbers around `centre` with this standard deviation, a function of position and order of calls.
   Buffer noise(DType dtype, int64_t elems, double spread = 1.0, double centre = 0.0) {
@@ -222,7 +230,7 @@ std::string case_name(const testing::TestParamInfo<std::tuple<Case, DType>>& inf
   return std::string(std::get<0>(info.param).name) + "_" + dtype_name(std::get<1>(info.param));
 }
 template <class Case>
-using CaseInDType = OnTheGpu<testing::TestWithParam<std::tuple<Case, DType>>>;
+using CaseInDType = testing::TestWithParam<std::tuple<Case, DType>>;
 
 inline auto both_dtypes() {
   return testing::Values(DType::bf16, DType::f32);
