@@ -12,9 +12,10 @@ function(headrace_module name)
   target_link_libraries(headrace_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:headrace_flags>)
 endfunction()
 
-# headrace_test(NAME SOURCES ... LIBS ... [LABELS ...]): one test binary per module; each TEST is one ctest entry.
+# headrace_test(NAME SOURCES ... LIBS ... [LABELS ...] [PREFIX ...]): one test binary per module; each TEST is one ctest
+# entry, which PREFIX tells from those of another binary of the same sources.
 function(headrace_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;PREFIX" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -23,6 +24,6 @@ function(headrace_test name)
   target_compile_definitions(${name} PRIVATE HEADRACE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/fixtures")
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest_main GTest::gmock headrace_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX "${arg_PREFIX}" PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()

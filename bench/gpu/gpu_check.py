@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks headrace on this machine's GPU and measures it, within minutes; run by scripts/gpu_check.sh.
+
+Builds, runs the suites that need a GPU, compares kernels, training steps and whole runs, then measures: see
+docs/gpu.md. Writes gpu_check.json and gpu_check.md. A step that fails or runs out of its time is recorded and
+the rest still runs. Exit code 0: every check passed (measurements only inform); 1: not, or no GPU; 2: usage.
+
+Where the build's packages are missing, make a build elsewhere and give it: --pack DIR copies one with the shared
+libraries it needs, CUDA's own excepted, and --build DIR (or HEADRACE_BUILD=DIR) uses it.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import machine
+import report
+import runs
+import steps
+
+#: Of every Linux machine, or of its driver and CUDA.
+NOT_PACKED = re.compile(r"^(ld-linux|linux-vdso|libc\.|libm\.|libdl|librt|libpthread|libcuda|libcublas|libnccl)")
+
+
+class GpuCheck:
+    def __init__(self, options):
+        self.options = options
+        self.begin = time.monotonic()
+        self.build = (options.build or steps.ROOT / "build-gpu").resolve()
+        self.work = self.build / "gpu_check"
+        self.gpu = None
+        self.results = []
+
+    def elapsed(self):
+        return time.monotonic() - self.begin
+
+    def command(self, command, limit, accept=(0,)):
+        # Swapped state of tests lies on the drive of the build: /tmp is memory on many machines.
+        env = {**os.environ, "HEADRACE_REQUIRE_GPU": "1", "OMP_WAIT_POLICY": "passive",
+               "HEADRACE_TEST_DATA": str(steps.ROOT / "tests" / "fixtures"), "TMPDIR": str(self.work),
+               "LD_LIBRARY_PATH": machine.library_path(self.build)}
+        return runs.run(command, limit, env, accept)
+
+    def perform(self, step):
+        """{"name", "kind", "outcome", "seconds", ...}; outcome: passed, failed, not here, no time."""
+        limit = min(step.limit, 60 * self.options.minutes - self.elapsed())
+        result = {"name": step.name, "kind": step.kind, "about": step.about}
+        begin = time.monotonic()
+        try:
+            if limit < 5:
+                raise runs.Failed("no time left")
+            result.update(outcome="passed", details=step.run(self, limit))
+        except steps.NotHere as reason:
+            result.update(outcome="not here", reason=str(reason))
+        except runs.Failed as failure:
+            result.update(outcome="failed", reason=str(failure), details=failure.details)
+        except (OSError, ValueError, KeyError) as error:
+            result.update(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        return {**result, "seconds": round(time.monotonic() - begin, 1)}
+
+    def run(self, chosen):
+        for step in chosen:
+            print(f"[{self.elapsed():4.0f} s] {step.name} ...", flush=True)
+            if step is not steps.STEPS[0]:
+                self.work.mkdir(parents=True, exist_ok=True)
+            result = self.perform(step)
+            self.results.append(result)
+            reason = f": {result['reason']}" if "reason" in result else ""
+            print(f"         {result['outcome']} in {result['seconds']:.1f} s{reason}", flush=True)
+            if step is steps.STEPS[0] and not self.gpu:
+                return
+
+    def document(self):
+        commit = ""
+        if shutil.which("git"):
+            done = subprocess.run(["git", "-C", str(steps.ROOT), "describe", "--always", "--dirty"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            commit = done.stdout.strip()
+        return {"date": datetime.date.today().isoformat(), "commit": commit, "gpu": self.gpu,
+                "cores": len(os.sched_getaffinity(0)), "seconds": round(self.elapsed(), 1), "steps": self.results}
+
+
+def pack(build, to):
+    """What gpu_check needs of a build, stripped, with the shared libraries of other packages in lib/."""
+    (to / "tests").mkdir(parents=True, exist_ok=True)
+    (to / "lib").mkdir(exist_ok=True)
+    programs = ["headrace", "gpu_bench"]
+    programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs(steps.ROOT))]
+    for program in programs:
+        if not (build / program).exists():
+            sys.exit(f"gpu_check: {build / program} is not built")
+        shutil.copy2(build / program, to / program)
+        if shutil.which("strip"):
+            runs.run(["strip", to / program], 60)
+        for line in runs.run(["ldd", build / program], 60).splitlines():
+            name, _, path = line.strip().partition(" => ")
+            path = path.split(" (")[0]
+            if path.startswith("/") and not NOT_PACKED.match(name):
+                shutil.copy2(path, to / "lib" / name)
+    size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
+    print(f"{to}: {len(programs)} programs, {len(list((to / 'lib').iterdir()))} libraries, {size / 2**20:.0f} MiB")
+
+
+def chosen_steps(options):
+    names = [step.name for step in steps.STEPS]
+    for name in options.only or []:
+        if name not in names:
+            options.usage(f"--only {name}: there are {', '.join(names)}")
+    return [step for step in steps.STEPS if not options.only or step.name in options.only or step.name == "GPU"]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    given = os.environ.get("HEADRACE_BUILD")
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(given) if given else None, metavar="DIR",
+                        help="a build of this source (default: HEADRACE_BUILD; without either, one is made)")
+    parser.add_argument("--out", type=pathlib.Path, default=steps.ROOT / "bench" / "results", metavar="DIR",
+                        help="where gpu_check.json and gpu_check.md go")
+    parser.add_argument("--minutes", type=float, default=8, help="for everything")
+    parser.add_argument("--only", action="append", metavar="STEP", help="only this step; may be given several times")
+    parser.add_argument("--torch-python", help="Python that has PyTorch (default: the first one in PATH)")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="DIR", help="copy what is needed of --build there")
+    parser.add_argument("--dry-run", action="store_true", help="print the steps and stop")
+    options = parser.parse_args()
+    options.usage = parser.error
+    if options.minutes <= 0:
+        parser.error("--minutes must be above 0")
+    if options.build and not options.build.is_dir():
+        parser.error(f"--build {options.build}: no such folder")
+    return options
+
+
+def main():
+    options = parse()
+    chosen = chosen_steps(options)
+    if options.dry_run:
+        for step in chosen:
+            print(f"{step.name:<20} {step.kind:<12} up to {step.limit:>3} s  {step.about}")
+        return 0
+    check = GpuCheck(options)
+    if options.pack:
+        pack(check.build, options.pack)
+        return 0
+    check.run(chosen)
+    if not check.gpu:
+        print("gpu_check: this machine has no GPU that CUDA can use; nothing was checked", file=sys.stderr)
+        return 1
+    document = check.document()
+    document["bars"] = report.bars(document)
+    text = report.markdown(document)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "gpu_check.json").write_text(json.dumps(document, indent=1) + "\n")
+    (options.out / "gpu_check.md").write_text(text)
+    print("\n" + text + f"\nwritten: {options.out / 'gpu_check.md'}")
+    return 0 if all(r["outcome"] in ("passed", "not here") for r in check.results if r["kind"] == "check") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of gpu_check: what is built, tested and measured, each with its time limit in seconds.
+
+A step is a function of (check, limit) that returns what the report shows, raises Failed with the reason, or
+raises NotHere with the reason why there is nothing to do. `check` is the GpuCheck of gpu_check.py: folders, options
+and how to run a command.
+"""
+import collections
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import machine
+from runs import Failed
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+#: Test programs that are about the GPU as a whole.
+KERNELS, TRAINING = "cuda_kernels_test", "cuda_train_test"
+#: Tests of other programs that need a GPU say so in their name.
+ON_A_GPU = re.compile("cuda|gpu|nccl", re.IGNORECASE)
+TORCH_IS_MISSING = 3  # exit code of torch_sdpa.py
+
+
+class NotHere(Exception):
+    """Why a step has nothing to do here."""
+
+
+Step = collections.namedtuple("Step", "name kind limit run about")
+
+
+def find_gpu(check, limit):
+    check.gpu = machine.find_gpu()
+    if not check.gpu:
+        raise Failed("the CUDA driver shows no GPU")
+    return check.gpu
+
+
+def configure(check, limit):
+    if check.options.build:
+        raise NotHere("a build was given")
+    missing = [tool for tool in ("cmake", "ninja", "nvcc", "pkg-config") if not tool_path(tool)]
+    if missing:
+        raise Failed(f"{', '.join(missing)} missing here: build where they are and give the folder (--build DIR)")
+    text = check.command([
+        "cmake", "-S", ROOT, "-B", check.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        "-DHEADRACE_CUDA=ON", "-DHEADRACE_BUILD_BENCH=ON", "-DCMAKE_CUDA_ARCHITECTURES=native",
+        f"-DCMAKE_CUDA_COMPILER={tool_path('nvcc')}"], limit)
+    return {"text": [line for line in text.splitlines() if "headrace:" in line]}
+
+
+def tool_path(tool):
+    return shutil.which(tool) or shutil.which(tool, path="/usr/local/cuda/bin")
+
+
+def compile_all(check, limit):
+    if check.options.build:
+        raise NotHere("a build was given")
+    targets = check.command(["ninja", "-C", check.build, "-t", "targets", "all"], 30)
+    wanted = [t for t in ("headrace", "gpu_bench", KERNELS, TRAINING, *suite_programs(ROOT))
+              if re.search(rf"^{t}:", targets, re.MULTILINE)]
+    check.command(["ninja", "-C", check.build, *wanted], limit)
+    return {"targets": wanted}
+
+
+def suite_programs(root):
+    """Test programs with a suite that the GPU's implementations share: those that name CUDA or NCCL."""
+    programs = []
+    for lists in sorted((root / "tests").glob("*/CMakeLists.txt")):
+        if lists.parent.name in ("cuda", "emulation"):
+            continue
+        sources = [p.read_text(errors="replace") for p in lists.parent.glob("*.cpp")]
+        if any(ON_A_GPU.search(text) for text in sources):
+            programs += re.findall(r"headrace_test\((\w+)", lists.read_text())
+    return programs
+
+
+def version(check, limit):
+    text = check.command([check.build / "headrace", "--version"], limit)
+    line = next((line for line in text.splitlines() if line.startswith("CUDA")), "CUDA none")
+    if "none" in line:
+        raise Failed("this build has no CUDA: " + line)
+    return {"text": text.splitlines()}
+
+
+def google_test(check, program, test_filter, limit, under=()):
+    """Runs a test program; {"tests", "skipped", "failed"} by name. Skips stay visible in the report."""
+    path = check.build / "tests" / program
+    if not path.exists():
+        raise Failed(f"{path} is not built")
+    report = check.work / f"{program}.json"
+    report.unlink(missing_ok=True)
+    command = [*under, path, f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}",
+               "--gtest_brief=1"]
+    problem = None
+    try:
+        check.command(command, limit)
+    except Failed as failure:
+        problem = str(failure)
+    tests = read_report(report, program)
+    if problem and not tests["failed"]:
+        raise Failed(problem)
+    return tests
+
+
+def read_report(report, program):
+    if not report.exists():
+        return {"tests": 0, "skipped": [], "failed": {}}
+    suites = json.loads(report.read_text())["testsuites"]
+    tests = [(f"{program}: {suite['name']}.{test['name']}", test) for suite in suites
+             for test in suite["testsuite"] if test.get("status") == "RUN"]
+    failed = {name: test["failures"][0]["failure"] for name, test in tests if test.get("failures")}
+    skipped = [name for name, test in tests if test.get("result") == "SKIPPED"]
+    return {"tests": len(tests), "skipped": skipped, "failed": failed}
+
+
+def judged(results):
+    """Sums up runs of test programs; fails when a test failed or when none was run at all."""
+    total = sum(r["tests"] for r in results)
+    skipped = [name for r in results for name in r["skipped"]]
+    failed = {name: text for r in results for name, text in r["failed"].items()}
+    if failed:
+        name, text = next(iter(failed.items()))
+        raise Failed(f"{len(failed)} of {total} tests failed: {name}: {' '.join(text.split())[:300]}",
+                     {"failed": sorted(failed)})
+    if total == len(skipped):
+        raise Failed(f"no test was run ({total} skipped)")
+    return {"tests": total, "skipped": skipped}
+
+
+def names_in(check, program):
+    """Full names of the tests of a program."""
+    suite, names = "", []
+    for line in check.command([check.build / "tests" / program, "--gtest_list_tests"], 60).splitlines():
+        bare = line.split("#")[0].rstrip()
+        if not bare.startswith(" "):
+            suite = bare
+        elif suite:
+            names.append(suite + bare.strip())
+    return names
+
+
+def suites_matching(check, pattern, limit):
+    """Tests of the programs outside tests/cuda whose names say what `pattern` looks for."""
+    results = []
+    for path in sorted((check.build / "tests").glob("*_test")):
+        if path.name in (KERNELS, TRAINING) or "emula" in path.name:
+            continue
+        names = [name for name in names_in(check, path.name) if pattern.search(name) and "mulat" not in name]
+        if names:
+            results.append(google_test(check, path.name, ":".join(names), limit))
+    return judged(results)
+
+
+def conformance(check, limit):
+    return suites_matching(check, ON_A_GPU, limit)
+
+
+def nccl(check, limit):
+    return suites_matching(check, re.compile("nccl", re.IGNORECASE), limit)
+
+
+def kernels(check, limit):
+    return judged([google_test(check, KERNELS, "*", limit)])
+
+
+def fixture(check, limit):
+    return judged([google_test(check, TRAINING, "*AgainstPyTorch*", limit)])
+
+
+def training(check, limit):
+    return judged([google_test(check, TRAINING, "-*AgainstPyTorch*", limit)])
+
+
+def sanitized(tool):
+    def run(check, limit):
+        path = tool_path("compute-sanitizer")
+        if not path:
+            raise NotHere("compute-sanitizer is not here")
+        under = [path, "--tool", tool, "--error-exitcode", "9"]
+        return judged([google_test(check, KERNELS, "*small*", limit, under)])
+    return run
+
+
+def placements(check, limit):
+    text = check.command([sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.build / "headrace",
+                          "--device", "cuda"], limit, accept=(0, 1))
+    result = json.loads(text)
+    if result["differences"]:
+        raise Failed("; ".join(result["differences"]), result)
+    return result
+
+
+def bench(check, limit):
+    text = check.command([check.build / "gpu_bench"], limit, accept=(0, 1))
+    if not text.strip():
+        raise Failed("gpu_bench printed nothing")
+    result = json.loads(text)
+    if "errors" in result:
+        raise Failed("; ".join(f"{name}: {what}" for name, what in result["errors"].items()), result)
+    return result
+
+
+def sdpa(check, limit):
+    pythons = [check.options.torch_python] if check.options.torch_python else [sys.executable, "python3"]
+    for python in pythons:
+        text = check.command([python, ROOT / "bench/peers/torch_sdpa.py"], limit, accept=(0, TORCH_IS_MISSING))
+        if text.strip():
+            return json.loads(text)
+    raise NotHere("no PyTorch with a GPU")
+
+
+def curve(check, limit):
+    out = check.work / "tokens_curve.json"
+    out.unlink(missing_ok=True)
+    problem = None
+    try:
+        check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.build / "headrace",
+                       "--seconds", f"{limit - 10:.0f}", "--folder", check.work, "--out", out], limit, accept=(0, 1))
+    except Failed as failure:
+        problem = str(failure)
+    if not out.exists():
+        raise Failed(problem or "no point was measured")
+    result = json.loads(out.read_text())
+    failed = [p for p in result["points"] if p.get("failed")]
+    if failed:
+        raise Failed("; ".join(f"{p['tokens']} {p['place']}: {p['note']}" for p in failed), result)
+    return result
+
+
+#: In this order; the last one takes what is left of the time.
+STEPS = [
+    Step("GPU", "check", 20, find_gpu, "the CUDA driver shows one"),
+    Step("configure", "check", 60, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
+    Step("build", "check", 240, compile_all, "headrace, gpu_bench and the test programs"),
+    Step("version", "check", 20, version, "headrace --version names CUDA"),
+    Step("conformance", "check", 90, conformance, "tests named after CUDA or NCCL, HEADRACE_REQUIRE_GPU=1"),
+    Step("NCCL with one rank", "check", 40, nccl, "the communicator's conformance suite on NCCL"),
+    Step("kernels", "check", 90, kernels, f"{KERNELS}: every kernel against the host's"),
+    Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
+    Step("training steps", "check", 90, training, f"{TRAINING}: the same bits for every placement, resuming"),
+    Step("placements of runs", "check", 60, placements, "bench/gpu/placements.py: headrace train, clipping on"),
+    Step("memcheck", "check", 60, sanitized("memcheck"), f"compute-sanitizer, {KERNELS} *small*"),
+    Step("racecheck", "check", 60, sanitized("racecheck"), f"compute-sanitizer, {KERNELS} *small*"),
+    Step("bench", "measurement", 90, bench, "gpu_bench: products, attention, memory-bound kernels, copies"),
+    Step("PyTorch attention", "measurement", 60, sdpa, "bench/peers/torch_sdpa.py"),
+    Step("tokens curve", "measurement", 400, curve, "bench/gpu/tokens_curve.py: throughput kept, 1.1 B llama"),
+]

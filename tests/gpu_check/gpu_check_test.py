@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gpu_check says about results that are made up here, and that every script of it can be read."""
+import ast
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
+
+import gpu_check  # noqa: E402
+import report  # noqa: E402
+import runs  # noqa: E402
+import steps  # noqa: E402
+
+
+def attention(forward, backward):
+    return {"head_dim": 128, "seq": 4096, "batch": 4, "heads": 32, "kv_heads": 32, "forward_tflops": forward,
+            "backward_tflops": backward}
+
+
+BENCH = {
+    "gemm": [{"layer": "square 8192", "product": "forward", "m": 8192, "n": 8192, "k": 8192, "tflops": 780.0,
+              "cublas_tflops": 800.0, "cublas_best_tflops": 810.0, "of_cublas": 0.975}],
+    "attention": [attention(420.0, 300.0)],
+    "memory": [{"kernel": "device copy", "gb_per_s": 4000.0, "of_copy": 1.0},
+               {"kernel": "add", "gb_per_s": 3000.0, "of_copy": 0.75}],
+    "copies": [{"what": "link", "gb_per_s": 50.0}, {"what": "copy_h2d", "gb_per_s": 49.0, "of_link": 0.98}],
+}
+
+
+def document(*details):
+    named = [{"name": name, "kind": "check", "outcome": "passed", "seconds": 1.0, "about": "", "details": found}
+             for name, found in details]
+    gpu = {"name": "Some GPU", "memory_bytes": 2**36, "capability": "9.0", "driver_cuda": "13.0", "gpus": 1}
+    made = {"date": "2026-01-01", "commit": "", "gpu": gpu, "cores": 16, "seconds": 9.0, "steps": named}
+    return {**made, "bars": report.bars(made)}
+
+
+class Scripts(unittest.TestCase):
+    def test_python_files_can_be_read(self):
+        files = [*(ROOT / "bench").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+        self.assertGreater(len(files), 5)
+        for path in files:
+            ast.parse(path.read_text(), str(path))
+
+    def test_shell_files_can_be_read(self):
+        for path in (ROOT / "scripts").glob("*.sh"):
+            self.assertEqual(subprocess.run(["bash", "-n", str(path)]).returncode, 0, path)
+
+
+class Bars(unittest.TestCase):
+    def test_shares_are_compared_with_what_is_wanted(self):
+        found = {b["bar"]: b for b in document(("bench", BENCH))["bars"]}
+        self.assertTrue(found["products, of cuBLAS called directly"]["met"])
+        # 420 of 800, 300 of 800, by hand.
+        self.assertEqual(found["attention forward, of the bf16 product rate"]["measured"], 0.525)
+        self.assertFalse(found["attention backward, of the bf16 product rate"]["met"])
+        self.assertEqual(found["memory-bound kernels, of copy bandwidth"]["of"], "add")
+        self.assertIsNone(found["throughput kept at 16k tokens a step"]["met"])
+
+    def test_the_report_holds_every_section(self):
+        place = {"tokens": 16384, "place": "host", "micro_batch": 8, "step_ms": 400.0, "tokens_per_s": 40960.0,
+                 "kept": 0.91, "wait_ms": {"nvme": 0, "copy": 1, "optimizer": 2},
+                 "gb_per_s": {"h2d": 50.0, "d2h": 50.0, "nvme_read": 0, "nvme_write": 0}}
+        curve = {"model": "llama-1b", "points": [place, {"tokens": 4096, "place": "nvme", "note": "no time left"}]}
+        torch = {"torch": "2.0", "attention": [attention(600.0, 500.0)]}
+        text = report.markdown(document(("bench", BENCH), ("PyTorch attention", torch), ("tokens curve", curve)))
+        for words in ("# headrace on Some GPU", "**no**", "| 128 | 4096 | 32 / 32 | 420 | 600 | 300 | 500 |",
+                      "| 16384 | host | 8 | 400.0 | 40960 | 0.91 |", "no time left"):
+            self.assertIn(words, text)
+
+    def test_nothing_measured_is_said(self):
+        text = report.markdown(document())
+        self.assertEqual(text.count("| not measured | not measured |"), 6)
+
+
+class TestReports(unittest.TestCase):
+    def read(self, *tests):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "report.json"
+            path.write_text(json.dumps({"testsuites": [{"name": "Cuda/Suite", "testsuite": list(tests)}]}))
+            return steps.read_report(path, "some_test")
+
+    def test_failures_and_skips_are_told_apart(self):
+        good = {"name": "A", "status": "RUN", "result": "COMPLETED"}
+        skip = {"name": "B", "status": "RUN", "result": "SKIPPED"}
+        bad = {"name": "C", "status": "RUN", "result": "COMPLETED", "failures": [{"failure": "two is\nnot one"}]}
+        self.assertEqual(steps.judged([self.read(good, skip)]),
+                         {"tests": 2, "skipped": ["some_test: Cuda/Suite.B"]})
+        with self.assertRaisesRegex(runs.Failed, "1 of 3 tests failed: some_test: Cuda/Suite.C: two is not one"):
+            steps.judged([self.read(good, skip, bad)])
+
+    def test_only_skips_are_a_failure(self):
+        with self.assertRaisesRegex(runs.Failed, "no test was run"):
+            steps.judged([self.read({"name": "B", "status": "RUN", "result": "SKIPPED"})])
+
+
+class Steps(unittest.TestCase):
+    def check(self, minutes=1.0):
+        return gpu_check.GpuCheck(types.SimpleNamespace(build=ROOT, minutes=minutes))
+
+    def outcome(self, function, minutes=1.0):
+        return self.check(minutes).perform(steps.Step("a step", "check", 30, function, ""))
+
+    def test_every_end_of_a_step_is_recorded(self):
+        def fails(check, limit):
+            raise runs.Failed("for a reason", {"some": "details"})
+
+        def is_not_here(check, limit):
+            raise steps.NotHere("no such tool")
+        self.assertEqual(self.outcome(lambda check, limit: {"a": limit})["outcome"], "passed")
+        failed = self.outcome(fails)
+        self.assertEqual((failed["outcome"], failed["reason"], failed["details"]),
+                         ("failed", "for a reason", {"some": "details"}))
+        self.assertEqual(self.outcome(is_not_here)["outcome"], "not here")
+        self.assertEqual(self.outcome(lambda check, limit: json.loads("{"))["outcome"], "failed")
+        self.assertIn("no time left", self.outcome(lambda check, limit: {}, minutes=0.01)["reason"])
+
+    def test_a_command_that_hangs_is_ended(self):
+        with self.assertRaisesRegex(runs.Failed, "no end within 1 s"):
+            runs.run(["sleep", "60"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
