@@ -9,7 +9,9 @@ namespace headrace::emulation {
 namespace {
 
 std::string extents_text(const uint3& n) {
-  return "(" + std::to_string(n.x) + "," + std::to_string(n.y) + "," + std::to_string(n.z) + ")";
+  std::string text("(");
+  text += std::to_string(n.x) + "," + std::to_string(n.y) + "," + std::to_string(n.z) + ")";
+  return text;
 }
 
 std::string place_text(const Site& at) {
