@@ -15,7 +15,9 @@ namespace {
 class Stored {
  public:
   Stored(cudaDataType type, cublasLtOrder_t order, uint64_t rows, uint64_t cols, uint64_t gap)
-      : type_(type), order_(order), ld_((order == CUBLASLT_ORDER_COL ? rows : cols) + gap),
+      : type_(type),
+        order_(order),
+        ld_((order == CUBLASLT_ORDER_COL ? rows : cols) + gap),
         bytes_(ld_ * (order == CUBLASLT_ORDER_COL ? cols : rows) * (type == CUDA_R_32F ? 4 : 2)) {
     cublasLtMatrixLayoutCreate(&layout, type, rows, cols, int64_t(ld_));
     const int32_t value = order;
@@ -72,11 +74,12 @@ class CublasLt : public testing::Test {
   }
 
   /// The library's way: description, heuristic, product.
-  cublasStatus_t multiply(const Case& c, const Stored& a, const Stored& b, const Stored& d, const Stored& bias,
-                          void* workspace) {
+  cublasStatus_t multiply(const Case& c, const Stored& a, const Stored& b, const Stored& d,
+                          const Stored& bias, void* workspace) {
     cublasLtMatmulDesc_t desc = nullptr;
     cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    const int32_t trans_a = c.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, trans_b = c.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t trans_a = c.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                  trans_b = c.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof(trans_a));
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof(trans_b));
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &c.epilogue, sizeof(c.epilogue));
@@ -88,13 +91,14 @@ class CublasLt : public testing::Test {
                                          &c.workspace_bytes, sizeof(c.workspace_bytes));
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, d.layout, d.layout,
-                                                           preference, 1, &result, &found);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, d.layout,
+                                                           d.layout, preference, 1, &result, &found);
     if (status == CUBLAS_STATUS_SUCCESS) {
       EXPECT_EQ(found, 1);
       EXPECT_LE(result.workspaceSize, c.workspace_bytes);
-      status = cublasLtMatmul(handle, desc, &c.alpha, a.data(), a.layout, b.data(), b.layout, &c.beta, d.data(),
-                              d.layout, d.data(), d.layout, &result.algo, workspace, c.workspace_bytes, nullptr);
+      status =
+          cublasLtMatmul(handle, desc, &c.alpha, a.data(), a.layout, b.data(), b.layout, &c.beta, d.data(),
+                         d.layout, d.data(), d.layout, &result.algo, workspace, c.workspace_bytes, nullptr);
     }
     cublasLtMatmulPreferenceDestroy(preference);
     cublasLtMatmulDescDestroy(desc);
@@ -138,7 +142,8 @@ class CublasLt : public testing::Test {
 TEST_F(CublasLt, HonoursTransposesAndOrders) {
   for (const auto order : {CUBLASLT_ORDER_COL, CUBLASLT_ORDER_ROW})
     for (const bool trans_a : {false, true})
-      for (const bool trans_b : {false, true}) check({.order = order, .trans_a = trans_a, .trans_b = trans_b});
+      for (const bool trans_b : {false, true})
+        check({.order = order, .trans_a = trans_a, .trans_b = trans_b});
 }
 
 TEST_F(CublasLt, HonoursFormatsAndFactors) {

@@ -19,7 +19,8 @@ struct ErrorText {
   const char* name;
   const char* text;
 };
-#define HEADRACE_ERROR(error, text) {error, #error, text}
+#define HEADRACE_ERROR(error, text) \
+  { error, #error, text }
 constexpr ErrorText kErrors[] = {
     HEADRACE_ERROR(cudaSuccess, "no error"),
     HEADRACE_ERROR(cudaErrorInvalidValue, "invalid argument"),
@@ -27,17 +28,22 @@ constexpr ErrorText kErrors[] = {
     HEADRACE_ERROR(cudaErrorInitializationError, "initialization error"),
     HEADRACE_ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     HEADRACE_ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    HEADRACE_ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    HEADRACE_ERROR(cudaErrorInsufficientDriver,
+                   "CUDA driver version is insufficient for CUDA runtime version"),
     HEADRACE_ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
     HEADRACE_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     HEADRACE_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
-    HEADRACE_ERROR(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
-    HEADRACE_ERROR(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain."),
+    HEADRACE_ERROR(cudaErrorNoKernelImageForDevice,
+                   "no kernel image is available for execution on the device"),
+    HEADRACE_ERROR(cudaErrorUnsupportedPtxVersion,
+                   "the provided PTX was compiled with an unsupported toolchain."),
     HEADRACE_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     HEADRACE_ERROR(cudaErrorNotReady, "device not ready"),
     HEADRACE_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
-    HEADRACE_ERROR(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
-    HEADRACE_ERROR(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    HEADRACE_ERROR(cudaErrorHostMemoryAlreadyRegistered,
+                   "part or all of the requested memory range is already mapped"),
+    HEADRACE_ERROR(cudaErrorHostMemoryNotRegistered,
+                   "pointer does not correspond to a registered memory region"),
     HEADRACE_ERROR(cudaErrorMisalignedAddress, "misaligned address"),
     HEADRACE_ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
     HEADRACE_ERROR(cudaErrorNotSupported, "operation not supported"),
@@ -48,7 +54,8 @@ constexpr ErrorText kErrors[] = {
 const ErrorText& text_of(cudaError_t error) {
   for (const ErrorText& known : kErrors)
     if (known.error == error) return known;
-  static constexpr ErrorText kUnrecognized = {cudaErrorUnknown, "unrecognized error code", "unrecognized error code"};
+  static constexpr ErrorText kUnrecognized = {cudaErrorUnknown, "unrecognized error code",
+                                              "unrecognized error code"};
   return kUnrecognized;
 }
 

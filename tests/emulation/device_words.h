@@ -36,7 +36,8 @@ constexpr int warpSize = 32;
 inline void __syncthreads(std::source_location at = std::source_location::current()) {
   headrace::emulation::block_barrier("__syncthreads", at);
 }
-inline void __syncwarp(unsigned mask = 0xffffffffu, std::source_location at = std::source_location::current()) {
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       std::source_location at = std::source_location::current()) {
   headrace::emulation::exchange("__syncwarp", mask, 0, at);
 }
 inline void __threadfence() {}
@@ -47,7 +48,7 @@ inline void __threadfence_block() {}
 namespace headrace::emulation {
 
 template <class T>
-concept Shuffled = std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
+concept Shuffled = std::is_arithmetic_v<T> &&(sizeof(T) == 4 || sizeof(T) == 8);
 
 template <Shuffled T>
 uint64_t to_word(T x) {
@@ -66,7 +67,8 @@ T from_word(uint64_t word) {
   }
 }
 
-/// `source(lane)`: the lane to take from, within the lane's own segment of `width`; any other keeps its value.
+/// `source(lane)`: the lane to take from, within the lane's own segment of `width`; any other keeps its
+/// value.
 template <Shuffled T, class Source>
 T shuffle(const char* what, unsigned mask, T x, int width, Site at, Source source) {
   const WarpWords words = exchange(what, mask, to_word(x), at);
@@ -77,12 +79,15 @@ T shuffle(const char* what, unsigned mask, T x, int width, Site at, Source sourc
 }  // namespace headrace::emulation
 
 template <headrace::emulation::Shuffled T>
-T __shfl_sync(unsigned mask, T x, int source, int width = 32, std::source_location at = std::source_location::current()) {
-  return headrace::emulation::shuffle("__shfl_sync", mask, x, width, at,
-                                      [&](int lane) { return lane / width * width + (source & (width - 1)); });
+T __shfl_sync(unsigned mask, T x, int source, int width = 32,
+              std::source_location at = std::source_location::current()) {
+  return headrace::emulation::shuffle("__shfl_sync", mask, x, width, at, [&](int lane) {
+    return lane / width * width + (source & (width - 1));
+  });
 }
 template <headrace::emulation::Shuffled T>
-T __shfl_xor_sync(unsigned mask, T x, int lane_mask, int width = 32, std::source_location at = std::source_location::current()) {
+T __shfl_xor_sync(unsigned mask, T x, int lane_mask, int width = 32,
+                  std::source_location at = std::source_location::current()) {
   // A lane of an earlier segment may be read, of a later one not.
   const headrace::emulation::WarpWords words =
       headrace::emulation::exchange("__shfl_xor_sync", mask, headrace::emulation::to_word(x), at);
@@ -91,23 +96,28 @@ T __shfl_xor_sync(unsigned mask, T x, int lane_mask, int width = 32, std::source
   return read ? headrace::emulation::from_word<T>(words[unsigned(from)]) : x;
 }
 template <headrace::emulation::Shuffled T>
-T __shfl_down_sync(unsigned mask, T x, unsigned delta, int width = 32, std::source_location at = std::source_location::current()) {
+T __shfl_down_sync(unsigned mask, T x, unsigned delta, int width = 32,
+                   std::source_location at = std::source_location::current()) {
   return headrace::emulation::shuffle("__shfl_down_sync", mask, x, width, at,
                                       [&](int lane) { return lane + int(delta); });
 }
 template <headrace::emulation::Shuffled T>
-T __shfl_up_sync(unsigned mask, T x, unsigned delta, int width = 32, std::source_location at = std::source_location::current()) {
+T __shfl_up_sync(unsigned mask, T x, unsigned delta, int width = 32,
+                 std::source_location at = std::source_location::current()) {
   return headrace::emulation::shuffle("__shfl_up_sync", mask, x, width, at,
                                       [&](int lane) { return lane - int(delta); });
 }
 
-inline unsigned __ballot_sync(unsigned mask, int predicate, std::source_location at = std::source_location::current()) {
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              std::source_location at = std::source_location::current()) {
   return headrace::emulation::ballot("__ballot_sync", mask, predicate != 0, at);
 }
-inline int __any_sync(unsigned mask, int predicate, std::source_location at = std::source_location::current()) {
+inline int __any_sync(unsigned mask, int predicate,
+                      std::source_location at = std::source_location::current()) {
   return headrace::emulation::ballot("__any_sync", mask, predicate != 0, at) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, std::source_location at = std::source_location::current()) {
+inline int __all_sync(unsigned mask, int predicate,
+                      std::source_location at = std::source_location::current()) {
   return headrace::emulation::ballot("__all_sync", mask, predicate != 0, at) == mask;
 }
 

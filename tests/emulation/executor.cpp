@@ -19,7 +19,8 @@ constexpr uint32_t lane_mask(unsigned lanes) {
 bool same_place(const Meeting& meeting, const char* what, const Site& at) {
   if (meeting.at.line() != at.line() || meeting.at.column() != at.column()) return false;
   return (meeting.what == what || std::strcmp(meeting.what, what) == 0) &&
-         (meeting.at.file_name() == at.file_name() || std::strcmp(meeting.at.file_name(), at.file_name()) == 0);
+         (meeting.at.file_name() == at.file_name() ||
+          std::strcmp(meeting.at.file_name(), at.file_name()) == 0);
 }
 
 }  // namespace
@@ -116,7 +117,7 @@ void Executor::fiber_main() {
 
 void Executor::finish_thread() {
   Warp& warp = warps_[current_ / kLanes];
-  const Meeting* const left = barrier_.arrived > 0          ? &barrier_
+  const Meeting* const left = barrier_.arrived > 0       ? &barrier_
                               : warp.meeting.arrived > 0 ? &warp.meeting
                                                          : nullptr;
   if (left) {

@@ -9,7 +9,9 @@ namespace headrace::emulation {
 namespace {
 
 std::string extents_text(const uint3& n) {
-  return "(" + std::to_string(n.x) + "," + std::to_string(n.y) + "," + std::to_string(n.z) + ")";
+  std::string text("(");
+  text += std::to_string(n.x) + "," + std::to_string(n.y) + "," + std::to_string(n.z) + ")";
+  return text;
 }
 
 std::string place_text(const Site& at) {
@@ -37,9 +39,10 @@ std::string Executor::meeting_text(unsigned thread, const char* what, const Site
 }
 
 void Executor::describe(const std::string& problem) {
-  fault_ = problem + "; block " + extents_text(blockIdx) + " of a kernel with grid " + extents_text(launch_->grid) +
-           ", block " + extents_text(launch_->block) + ", " + std::to_string(launch_->shared_bytes) +
-           " bytes of shared memory" + parameters_text(launch_->signature);
+  fault_ = problem + "; block " + extents_text(blockIdx) + " of a kernel with grid " +
+           extents_text(launch_->grid) + ", block " + extents_text(launch_->block) + ", " +
+           std::to_string(launch_->shared_bytes) + " bytes of shared memory" +
+           parameters_text(launch_->signature);
 }
 
 void Executor::describe_split(const Meeting& meeting, const std::string& other) {
@@ -60,9 +63,9 @@ void Executor::fault(const char* what, Site at) {
 
 void Executor::incomplete_warp(const Warp& warp, const char* what, unsigned mask, Site at) {
   describe("the lanes of a warp do not meet: " + meeting_text(current_, what, at) + ", but " +
-           (mask != ~0u              ? std::string("the mask does not name all 32 lanes")
+           (mask != ~0u            ? std::string("the mask does not name all 32 lanes")
             : warp.lanes != kLanes ? "the warp has only " + std::to_string(warp.lanes) + " lanes"
-                                     : std::to_string(warp.exited) + " lanes have ended"));
+                                   : std::to_string(warp.exited) + " lanes have ended"));
   abandon();
 }
 

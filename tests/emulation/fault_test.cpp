@@ -40,6 +40,7 @@ TEST_F(Faults, ABarrierReachedAfterOthersHaveEndedIsFound) {
                AllOf(HasSubstr("the threads of a block do not meet"), HasSubstr("ended")));
 }
 
+constexpr int kLine = __LINE__;
 __global__ void two_barriers(int split) {
   if (int(threadIdx.x) < split) {
     __syncthreads();
@@ -50,10 +51,10 @@ __global__ void two_barriers(int split) {
 
 TEST_F(Faults, DivergentBarriersNameBothPlaces) {
   EXPECT_EQ(run(two_barriers, 2, 96, 0, 96), cudaSuccess);
-  const int line = __LINE__;
-  expect_fault(run(two_barriers, 2, 96, 0, 32),
-               AllOf(HasSubstr("thread (0,0,0) at __syncthreads (fault_test.cpp:" + std::to_string(line - 11)),
-                     HasSubstr("thread (32,0,0) at __syncthreads (fault_test.cpp:" + std::to_string(line - 9))));
+  expect_fault(
+      run(two_barriers, 2, 96, 0, 32),
+      AllOf(HasSubstr("thread (0,0,0) at __syncthreads (fault_test.cpp:" + std::to_string(kLine + 3)),
+            HasSubstr("thread (32,0,0) at __syncthreads (fault_test.cpp:" + std::to_string(kLine + 5))));
 }
 
 __global__ void shuffle_of_some(int lanes, float* sum) {
@@ -110,8 +111,8 @@ __global__ void barrier_against_warp(int split) {
 
 TEST_F(Faults, ABarrierAndAWarpFunctionThatWaitForEachOtherAreFound) {
   EXPECT_EQ(run(barrier_against_warp, 1, 32, 0, 32), cudaSuccess);
-  expect_fault(run(barrier_against_warp, 1, 32, 0, 8),
-               AllOf(HasSubstr("thread (0,0,0) at __syncthreads"), HasSubstr("thread (8,0,0) at __syncwarp")));
+  expect_fault(run(barrier_against_warp, 1, 32, 0, 8), AllOf(HasSubstr("thread (0,0,0) at __syncthreads"),
+                                                             HasSubstr("thread (8,0,0) at __syncwarp")));
 }
 
 __global__ void write_shared(int at) {

@@ -72,12 +72,13 @@ void Fiber::restart() {
   if (sanitizer_state_) __tsan_destroy_fiber(sanitizer_state_);
   sanitizer_state_ = __tsan_create_fiber(0);
 #endif
-  context_ = context::make_fcontext(mapping_ + kPage + kStackBytes, kStackBytes, [](context::transfer_t transfer) {
-    Arrival arrival = *static_cast<Arrival*>(transfer.data);
-    arrival.from_context = transfer.fctx;
-    arrival.to->land(arrival);
-    arrival.to->entry_();
-  });
+  context_ =
+      context::make_fcontext(mapping_ + kPage + kStackBytes, kStackBytes, [](context::transfer_t transfer) {
+        Arrival arrival = *static_cast<Arrival*>(transfer.data);
+        arrival.from_context = transfer.fctx;
+        arrival.to->land(arrival);
+        arrival.to->entry_();
+      });
 }
 
 void Fiber::land(Arrival arrival) {

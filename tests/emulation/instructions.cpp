@@ -100,7 +100,8 @@ void copy_async_wait(int pending) {
 
 void load_matrices(uint32_t (&r)[4], const void* row, bool transposed, Site at) {
   Executor& executor = Executor::running();
-  if (!executor.shared().holds(row, 16)) executor.fault("a matrix row is outside the block's shared memory", at);
+  if (!executor.shared().holds(row, 16))
+    executor.fault("a matrix row is outside the block's shared memory", at);
   if (!aligned_16(row)) executor.fault("a matrix row is not 16-byte aligned", at);
   const std::array<uint64_t, 1> address = {reinterpret_cast<uintptr_t>(row)};
   const WarpSlots& slots = executor.meet(transposed ? "load_matrices_transposed" : "load_matrices", ~0u, at,

@@ -39,12 +39,10 @@ __global__ void multiply(const float* a, const float* b, float* d, int times) {
     const int row = in_group * 2 + (i >= 2 ? 8 : 0);
     b_fragment[i / 2] = kernels::cuda::pack_bf16(b[row * 8 + group], b[(row + 1) * 8 + group]);
   }
-  for (int i = 0; i < 4; ++i)
-    d_fragment[i] = d[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)];
+  for (int i = 0; i < 4; ++i) d_fragment[i] = d[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)];
   for (int i = 0; i < times; ++i)
     kernels::cuda::multiply_add_16x8x16(d_fragment, a_fragment, b_fragment[0], b_fragment[1]);
-  for (int i = 0; i < 4; ++i)
-    d[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)] = d_fragment[i];
+  for (int i = 0; i < 4; ++i) d[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)] = d_fragment[i];
 }
 
 TEST(Instructions, AMatrixProductIsThatOfAPlainLoop) {

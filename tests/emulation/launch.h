@@ -19,8 +19,8 @@ struct Launch {
   dim3 grid;
   dim3 block;
   size_t shared_bytes = 0;
-  const void* kernel = nullptr;   ///< the function's address: its identity
-  const char* signature = "";     ///< with the kernel's parameter types in it, for messages
+  const void* kernel = nullptr;  ///< the function's address: its identity
+  const char* signature = "";    ///< with the kernel's parameter types in it, for messages
 };
 
 /// Checks the launch as the runtime does and puts it into the stream. `thread` runs one thread of the kernel.

@@ -45,7 +45,8 @@ TEST_F(Launches, BeyondTheLimitsOfAGridOrBlockAreRefused) {
 TEST_F(Launches, MuchSharedMemoryMustBeAskedFor) {
   const auto* const kernel = reinterpret_cast<const void*>(&count_with_much_shared);
   EXPECT_EQ(run(count_with_much_shared, 1, 1, 100 * 1024, runs), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024), cudaSuccess);
+  EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024),
+            cudaSuccess);
   EXPECT_EQ(run(count_with_much_shared, 1, 1, 100 * 1024, runs), cudaSuccess);
   EXPECT_EQ(run(count_with_much_shared, 1, 1, 100 * 1024 + 1, runs), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024 + 1),

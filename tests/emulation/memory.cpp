@@ -82,7 +82,8 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   if (const cudaError_t error = standing_error()) return note(error);
-  if (properties->allocType != cudaMemAllocationTypePinned || properties->handleTypes != cudaMemHandleTypeNone ||
+  if (properties->allocType != cudaMemAllocationTypePinned ||
+      properties->handleTypes != cudaMemHandleTypeNone ||
       properties->location.type != cudaMemLocationTypeDevice || properties->location.id != 0)
     return note(cudaErrorInvalidValue);
   *pool = new CUmemPoolHandle_st{.most_bytes = properties->maxSize};
@@ -98,13 +99,15 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   if (!pool || !value) return note(cudaErrorInvalidValue);
-  if (attribute == cudaMemPoolAttrReleaseThreshold) std::memcpy(&pool->release_threshold, value, sizeof(uint64_t));
+  if (attribute == cudaMemPoolAttrReleaseThreshold)
+    std::memcpy(&pool->release_threshold, value, sizeof(uint64_t));
   return note(standing_error());
 }
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   if (!pool || !value) return note(cudaErrorInvalidValue);
-  const uint64_t answer = attribute == cudaMemPoolAttrReleaseThreshold ? pool->release_threshold : pool->used_bytes;
+  const uint64_t answer =
+      attribute == cudaMemPoolAttrReleaseThreshold ? pool->release_threshold : pool->used_bytes;
   std::memcpy(value, &answer, sizeof(answer));
   return note(standing_error());
 }
@@ -153,7 +156,8 @@ cudaError_t cudaFreeHost(void* pointer) {
   return note(standing_error());
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   if (const cudaError_t error = standing_error()) return note(error);
   if (bytes == 0) return cudaSuccess;
   if (!to || !from || !kind_fits(kind, to, from, bytes)) return note(cudaErrorInvalidValue);

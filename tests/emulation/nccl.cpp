@@ -45,8 +45,8 @@ ncclResult_t collective(const void* send, void* receive, size_t count, ncclDataT
   if (bytes > 0 && (!is_device_memory(send, bytes) || !is_device_memory(receive, bytes)))
     return ncclInvalidArgument;
   const auto begin = [=] {
-    const cudaError_t error = send == receive ? standing_error()
-                                              : cudaMemcpyAsync(receive, send, bytes, cudaMemcpyDefault, stream);
+    const cudaError_t error =
+        send == receive ? standing_error() : cudaMemcpyAsync(receive, send, bytes, cudaMemcpyDefault, stream);
     return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
   };
   if (t_group_depth == 0) return begin();
@@ -116,13 +116,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
   return collective(send, receive, count, type, comm, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t,
-                               ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
   return collective(send, receive, count, type, comm, stream);
 }
 

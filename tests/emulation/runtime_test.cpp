@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/emulation/self_test.h"
@@ -209,6 +210,21 @@ TEST(EmulatedGpu, SaysWhatItIs) {
   EXPECT_EQ(cudaGetDeviceProperties(&found, 1), cudaErrorInvalidDevice);
   EXPECT_STREQ(cudaGetErrorName(cudaErrorNoDevice), "cudaErrorNoDevice");
   (void)cudaGetLastError();
+}
+
+TEST(EmulatedGpuDeathTest, MayBeMissing) {
+  // A process of its own, which has not looked for the GPU yet.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("HEADRACE_EMULATED_GPUS", "0", 1);
+        int count = 1;
+        void* memory = nullptr;
+        const bool missing = cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0 &&
+                             cudaMalloc(&memory, 1) == cudaErrorNoDevice;
+        std::exit(missing ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

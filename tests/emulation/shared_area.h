@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dynamic shared memory of the running block, and the watch around it: under AddressSanitizer the bytes
-// before and after it are poisoned, otherwise they hold a pattern that is looked at when a block ends. Used by
-// the executor.
+// before and after it are poisoned, otherwise they hold a pattern that is looked at when a block ends. Used
+// by the executor.
 #pragma once
 
 #include <cstddef>

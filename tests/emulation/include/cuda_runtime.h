@@ -26,7 +26,8 @@ template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...), Args&&... args) {
   using Values = std::tuple<std::decay_t<Params>...>;
   static_assert(sizeof(Values) <= 4096, "a kernel takes at most 4 KiB of parameters");
-  static_assert((std::is_trivially_copyable_v<std::decay_t<Params>> && ...), "parameters go to the device as bytes");
+  static_assert((std::is_trivially_copyable_v<std::decay_t<Params>> && ...),
+                "parameters go to the device as bytes");
   static_assert((!std::is_reference_v<Params> && ...), "a kernel cannot take a reference to host memory");
   const headrace::emulation::Launch launch{.grid = config->gridDim,
                                            .block = config->blockDim,
