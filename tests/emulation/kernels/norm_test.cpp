@@ -146,7 +146,9 @@ void check(Case c) {
   const Tensor mean = c.mean.fetch(stream), rstd = c.rstd.fetch(stream);
   for (size_t row = 0; row < c.rows; ++row) {
     EXPECT_NEAR(rstd[row], n.rstd(row), 1e-5 * n.rstd(row));
-    if (c.layer) EXPECT_NEAR(mean[row], n.mean(row), 1e-5);
+    if (c.layer) {
+      EXPECT_NEAR(mean[row], n.mean(row), 1e-5);
+    }
   }
   expect_close(c.residual.fetch(stream), plus(want.dx, c.values.residual.doubles()));
   expect_close(c.dweight.fetch(stream), plus(want.dweight, c.values.dweight.doubles()));

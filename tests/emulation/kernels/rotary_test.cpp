@@ -72,7 +72,9 @@ TEST(CudaRotary, LeavesOtherHeadsAlone) {
   cuda::rotary(stream, r, qkv.data());
   const Tensor after = qkv.fetch(stream);
   for (size_t i = 0; i < 4 * 48; ++i) {
-    if (i % 48 >= 16) EXPECT_EQ(after[i], before[i]) << i;
+    if (i % 48 >= 16) {
+      EXPECT_EQ(after[i], before[i]) << i;
+    }
   }
 }
 
