@@ -44,10 +44,10 @@ class CudaDeviceTest : public testing::Test {
 };
 
 TEST_F(CudaDeviceTest, DescribesItself) {
-  const auto device = CudaMaker::make(size_t(3) << 30 >> 1);
+  const auto device = CudaMaker::make(size_t(64) << 20);
   EXPECT_EQ(device->kind(), DeviceKind::cuda);
   EXPECT_THAT(device->description(),
-              testing::MatchesRegex(".+, 1.50 GiB of [0-9.]+ GiB, compute capability [0-9]+.[0-9]+"));
+              testing::MatchesRegex(".+, 0.06 GiB of [0-9.]+ GiB, compute capability [0-9]+.[0-9]+"));
 }
 
 TEST_F(CudaDeviceTest, StreamsHaveHandlesOfTheirOwn) {
