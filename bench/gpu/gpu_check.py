@@ -92,7 +92,7 @@ def pack(build, to):
     (to / "tests").mkdir(parents=True, exist_ok=True)
     (to / "lib").mkdir(exist_ok=True)
     programs = ["headrace", "gpu_bench"]
-    programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs(steps.ROOT))]
+    programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs())]
     for program in programs:
         if not (build / program).exists():
             sys.exit(f"gpu_check: {build / program} is not built")
