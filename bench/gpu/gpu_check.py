@@ -6,8 +6,8 @@ Builds, runs the suites that need a GPU, compares kernels, training steps and wh
 docs/gpu.md. Writes gpu_check.json and gpu_check.md. A step that fails or runs out of its time is recorded and
 the rest still runs. Exit code 0: every check passed (measurements only inform); 1: not, or no GPU; 2: usage.
 
-Where the build's packages are missing, make a build elsewhere and give it: --pack DIR copies one with the shared
-libraries it needs, CUDA's own excepted, and --build DIR (or HEADRACE_BUILD=DIR) uses it.
+Where the build's packages are missing, make a build elsewhere and give it: --pack FILE.tar.xz packs one with the
+shared libraries it needs, CUDA's own excepted, and --build FILE.tar.xz (or HEADRACE_BUILD) unpacks and uses it.
 """
 import argparse
 import datetime
@@ -18,6 +18,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 import machine
@@ -87,25 +89,36 @@ class GpuCheck:
                 "cores": len(os.sched_getaffinity(0)), "seconds": round(self.elapsed(), 1), "steps": self.results}
 
 
-def pack(build, to):
+def pack(build, archive):
     """What gpu_check needs of a build, stripped, with the shared libraries of other packages in lib/."""
-    (to / "tests").mkdir(parents=True, exist_ok=True)
-    (to / "lib").mkdir(exist_ok=True)
     programs = ["headrace", "gpu_bench"]
-    programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs(steps.ROOT))]
-    for program in programs:
-        if not (build / program).exists():
-            sys.exit(f"gpu_check: {build / program} is not built")
-        shutil.copy2(build / program, to / program)
-        if shutil.which("strip"):
-            runs.run(["strip", to / program], 60)
-        for line in runs.run(["ldd", build / program], 60).splitlines():
-            name, _, path = line.strip().partition(" => ")
-            path = path.split(" (")[0]
-            if path.startswith("/") and not NOT_PACKED.match(name):
-                shutil.copy2(path, to / "lib" / name)
-    size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
-    print(f"{to}: {len(programs)} programs, {len(list((to / 'lib').iterdir()))} libraries, {size / 2**20:.0f} MiB")
+    programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs())]
+    missing = [program for program in programs if not (build / program).exists()]
+    if missing:
+        sys.exit(f"gpu_check: {', '.join(missing)} not built in {build}")
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(archive, "w:xz") as packed:
+        libraries = {}
+        for program in programs:
+            stripped = pathlib.Path(folder) / "program"
+            runs.run(["strip", "-o", stripped, build / program], 60)
+            packed.add(stripped, program)
+            for line in runs.run(["ldd", build / program], 60).splitlines():
+                name, _, path = line.strip().partition(" => ")
+                if path.startswith("/") and not NOT_PACKED.match(name):
+                    libraries[name] = pathlib.Path(path.split(" (")[0]).resolve()
+        for name, path in sorted(libraries.items()):
+            packed.add(path, f"lib/{name}")
+    print(f"{archive}: {len(programs)} programs, {len(libraries)} libraries, "
+          f"{archive.stat().st_size / 2**20:.0f} MiB")
+
+
+def unpacked(archive):
+    """The folder of a packed build, beside the source where nothing of another build is."""
+    folder = steps.ROOT / "build-gpu-packed"
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder)
+    return folder
 
 
 def chosen_steps(options):
@@ -121,20 +134,20 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     given = os.environ.get("HEADRACE_BUILD")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(given) if given else None, metavar="DIR",
-                        help="a build of this source (default: HEADRACE_BUILD; without either, one is made)")
+                        help="a build of this source, or a packed one (default: HEADRACE_BUILD, or one is made)")
     parser.add_argument("--out", type=pathlib.Path, default=steps.ROOT / "bench" / "results", metavar="DIR",
                         help="where gpu_check.json and gpu_check.md go")
     parser.add_argument("--minutes", type=float, default=8, help="for everything")
     parser.add_argument("--only", action="append", metavar="STEP", help="only this step; may be given several times")
     parser.add_argument("--torch-python", help="Python that has PyTorch (default: the first one in PATH)")
-    parser.add_argument("--pack", type=pathlib.Path, metavar="DIR", help="copy what is needed of --build there")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FILE", help="pack what is needed of --build, and stop")
     parser.add_argument("--dry-run", action="store_true", help="print the steps and stop")
     options = parser.parse_args()
     options.usage = parser.error
     if options.minutes <= 0:
         parser.error("--minutes must be above 0")
-    if options.build and not options.build.is_dir():
-        parser.error(f"--build {options.build}: no such folder")
+    if options.build and not options.build.exists():
+        parser.error(f"--build {options.build}: no such folder or file")
     return options
 
 
@@ -145,10 +158,12 @@ def main():
         for step in chosen:
             print(f"{step.name:<20} {step.kind:<12} up to {step.limit:>3} s  {step.about}")
         return 0
-    check = GpuCheck(options)
     if options.pack:
-        pack(check.build, options.pack)
+        pack(options.build or steps.ROOT / "build-gpu", options.pack)
         return 0
+    if options.build and options.build.is_file():
+        options.build = unpacked(options.build)
+    check = GpuCheck(options)
     check.run(chosen)
     if not check.gpu:
         print("gpu_check: this machine has no GPU that CUDA can use; nothing was checked", file=sys.stderr)

@@ -18,7 +18,6 @@ from runs import Failed
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Test programs that are about the GPU as a whole.
 KERNELS, TRAINING = "cuda_kernels_test", "cuda_train_test"
-#: Tests of other programs that need a GPU say so in their name.
 ON_A_GPU = re.compile("cuda|gpu|nccl", re.IGNORECASE)
 TORCH_IS_MISSING = 3  # exit code of torch_sdpa.py
 
@@ -58,22 +57,18 @@ def compile_all(check, limit):
     if check.options.build:
         raise NotHere("a build was given")
     targets = check.command(["ninja", "-C", check.build, "-t", "targets", "all"], 30)
-    wanted = [t for t in ("headrace", "gpu_bench", KERNELS, TRAINING, *suite_programs(ROOT))
+    wanted = [t for t in ("headrace", "gpu_bench", KERNELS, TRAINING, *suite_programs())
               if re.search(rf"^{t}:", targets, re.MULTILINE)]
     check.command(["ninja", "-C", check.build, *wanted], limit)
     return {"targets": wanted}
 
 
-def suite_programs(root):
-    """Test programs with a suite that the GPU's implementations share: those that name CUDA or NCCL."""
-    programs = []
-    for lists in sorted((root / "tests").glob("*/CMakeLists.txt")):
-        if lists.parent.name in ("cuda", "emulation"):
-            continue
-        sources = [p.read_text(errors="replace") for p in lists.parent.glob("*.cpp")]
-        if any(ON_A_GPU.search(text) for text in sources):
-            programs += re.findall(r"headrace_test\((\w+)", lists.read_text())
-    return programs
+def suite_programs(root=ROOT):
+    """Test programs of the other folders that need a GPU: their names say so."""
+    lists = [path for path in sorted((root / "tests").glob("*/CMakeLists.txt"))
+             if path.parent.name not in ("cuda", "emulation")]
+    names = [name for path in lists for name in re.findall(r"headrace_test\((\w+)", path.read_text())]
+    return [name for name in names if ON_A_GPU.search(name)]
 
 
 def version(check, limit):
@@ -129,36 +124,12 @@ def judged(results):
     return {"tests": total, "skipped": skipped}
 
 
-def names_in(check, program):
-    """Full names of the tests of a program."""
-    suite, names = "", []
-    for line in check.command([check.build / "tests" / program, "--gtest_list_tests"], 60).splitlines():
-        bare = line.split("#")[0].rstrip()
-        if not bare.startswith(" "):
-            suite = bare
-        elif suite:
-            names.append(suite + bare.strip())
-    return names
-
-
-def suites_matching(check, pattern, limit):
-    """Tests of the programs outside tests/cuda whose names say what `pattern` looks for."""
-    results = []
-    for path in sorted((check.build / "tests").glob("*_test")):
-        if path.name in (KERNELS, TRAINING) or "emula" in path.name:
-            continue
-        names = [name for name in names_in(check, path.name) if pattern.search(name) and "mulat" not in name]
-        if names:
-            results.append(google_test(check, path.name, ":".join(names), limit))
-    return judged(results)
-
-
 def conformance(check, limit):
-    return suites_matching(check, ON_A_GPU, limit)
+    return judged([google_test(check, name, "*", limit) for name in suite_programs() if "nccl" not in name])
 
 
 def nccl(check, limit):
-    return suites_matching(check, re.compile("nccl", re.IGNORECASE), limit)
+    return judged([google_test(check, name, "*", limit) for name in suite_programs() if "nccl" in name])
 
 
 def kernels(check, limit):
@@ -235,7 +206,7 @@ STEPS = [
     Step("configure", "check", 60, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
     Step("build", "check", 240, compile_all, "headrace, gpu_bench and the test programs"),
     Step("version", "check", 20, version, "headrace --version names CUDA"),
-    Step("conformance", "check", 90, conformance, "tests named after CUDA or NCCL, HEADRACE_REQUIRE_GPU=1"),
+    Step("conformance", "check", 90, conformance, "streams, devices, products on CUDA; HEADRACE_REQUIRE_GPU=1"),
     Step("NCCL with one rank", "check", 40, nccl, "the communicator's conformance suite on NCCL"),
     Step("kernels", "check", 90, kernels, f"{KERNELS}: every kernel against the host's"),
     Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
