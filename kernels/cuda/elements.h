@@ -12,6 +12,10 @@
 
 namespace headrace::kernels::cuda {
 
+/// Elements of T in 16 bytes.
+template <class T>
+constexpr int kWidest = Pack<T>::kElems;
+
 /// kN elements of T that are read and written in one access: kN * sizeof(T) bytes, aligned to that. Whatever
 /// the memory was written as.
 template <class T, int kN>
@@ -92,6 +96,30 @@ __device__ __forceinline__ void store_elems(T* to, const float (&values)[kN], in
   }
 }
 
+// Sums beside an access: kN consecutive fp32 in memory, 16 bytes at a time (an aligned address) or one.
+
+template <int kN>
+__device__ __forceinline__ void load_floats(const float* from, float (&to)[kN]) {
+  constexpr int kPart = kN < kWidest<float> ? 1 : kWidest<float>;
+#pragma unroll
+  for (int i = 0; i < kN; i += kPart) {
+    const Elems<float, kPart> part = load_elems<kPart>(from + i);
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) to[i + j] = part.raw[j];
+  }
+}
+template <int kN>
+__device__ __forceinline__ void store_floats(float* to, const float (&from)[kN]) {
+  constexpr int kPart = kN < kWidest<float> ? 1 : kWidest<float>;
+#pragma unroll
+  for (int i = 0; i < kN; i += kPart) {
+    Elems<float, kPart> part;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) part.raw[j] = from[i + j];
+    store_elems(to + i, part);
+  }
+}
+
 /// Where an access lies in a matrix of `per_row` accesses to a row.
 struct MatrixAccess {
   int64_t row;
@@ -127,10 +155,6 @@ void with_width(bool wide, F&& f) {
     f(Width<1>{});
   }
 }
-
-/// Elements of T in 16 bytes.
-template <class T>
-constexpr int kWidest = Pack<T>::kElems;
 
 template <class... Pointers>
 bool aligned_to(size_t bytes, const Pointers*... pointers) {

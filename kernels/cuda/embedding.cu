@@ -140,9 +140,8 @@ __global__ void __launch_bounds__(kThreads) embedding_backward_kernel(TableRows<
   const int64_t col = (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * kN;
   const bool mine = col < t.cols;
   float* to = t.dtable + token * t.cols + col;
-  float sum[kN];
-#pragma unroll
-  for (int i = 0; i < kN; ++i) sum[i] = mine ? to[i] : 0.0f;
+  float sum[kN] = {};
+  if (mine) load_floats(to, sum);
   for (int64_t at = row; at < t.rows; at += turn) {
     if (!block_any(token_in(t.tokens, at, t.rows, token), area)) continue;
     for (int k = 0; k < kBatch; ++k) {
@@ -151,9 +150,7 @@ __global__ void __launch_bounds__(kThreads) embedding_backward_kernel(TableRows<
       if (mine) add_listed<kN>(t.dy + first * t.cols + col, t.cols, list, count, sum);
     }
   }
-  if (!mine) return;
-#pragma unroll
-  for (int i = 0; i < kN; ++i) to[i] = sum[i];
+  if (mine) store_floats(to, sum);
 }
 
 // Backward, of the positions: a thread has an access of columns of one position.
@@ -168,8 +165,7 @@ __global__ void __launch_bounds__(kThreads)
   float* to = dpositions + access * kN;
   const T* from = dy + access * kN;
   float sum[kN];
-#pragma unroll
-  for (int i = 0; i < kN; ++i) sum[i] = to[i];
+  load_floats(to, sum);
 #pragma unroll 4
   for (int64_t row = position; row < rows; row += seq) {
     float values[kN];
@@ -177,8 +173,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kN; ++i) sum[i] += values[i];
   }
-#pragma unroll
-  for (int i = 0; i < kN; ++i) to[i] = sum[i];
+  store_floats(to, sum);
 }
 
 /// At least as many threads as make the search through the tokens short.

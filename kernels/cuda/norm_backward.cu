@@ -52,7 +52,7 @@ __device__ __forceinline__ Terms<kN> terms_of(const Elems<T, kN>& x, const Elems
   return t;
 }
 
-/// Sums over the block of g n (along) and, in LayerNorm, of g (level); both given to all threads.
+/// Sums of g n (along) and, in LayerNorm, of g (level).
 struct RowSums {
   float along = 0.0f, level = 0.0f;
 };
@@ -66,9 +66,9 @@ __device__ __forceinline__ void add_terms(RowSums& sums, const Terms<kN>& t) {
   }
 }
 
-/// As block_sum(), for both at once.
+/// The block's sums as means over the row, given to all threads. As block_sum(), for both at once.
 template <bool kLayer>
-__device__ __forceinline__ RowSums block_sums(RowSums sums, float* area) {
+__device__ __forceinline__ RowSums block_means(RowSums sums, int64_t cols, float* area) {
   const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp, warps = int(blockDim.x) / kWarp;
   sums.along = warp_sum(sums.along);
   if constexpr (kLayer) sums.level = warp_sum(sums.level);
@@ -80,18 +80,19 @@ __device__ __forceinline__ RowSums block_sums(RowSums sums, float* area) {
   sums.along = warp_sum(lane < warps ? area[lane] : 0.0f);
   if constexpr (kLayer) sums.level = warp_sum(lane < warps ? area[warps + lane] : 0.0f);
   __syncthreads();
-  return sums;
+  return {sums.along / float(cols), sums.level / float(cols)};
 }
 
 /// dx = rstd (g - mean(g) - n mean(g n)) + residual; without mean(g) in RMSNorm.
 template <bool kLayer, int kN, class T>
-__device__ __forceinline__ void store_dx(T* dx, const Terms<kN>& t, const float (&residual)[kN], RowSums mean,
-                                         float rstd) {
-  float values[kN];
+__device__ __forceinline__ void store_dx(T* dx, const Terms<kN>& t, const Elems<T, kN>& residual,
+                                         RowSums mean, float rstd) {
+  float values[kN], added[kN];
+  widen_elems(residual, added);
 #pragma unroll
   for (int i = 0; i < kN; ++i) {
     const float across = kLayer ? t.g[i] - mean.level : t.g[i];
-    values[i] = fmaf(rstd, fmaf(-t.normal[i], mean.along, across), residual[i]);
+    values[i] = fmaf(rstd, fmaf(-t.normal[i], mean.along, across), added[i]);
   }
   store_elems(dx, narrow_elems<T>(values));
 }
@@ -117,6 +118,26 @@ struct HeldRow {
   }
 };
 
+/// The sums of a group in the registers of the thread that has their columns.
+template <bool kLayer, int kPer, int kN>
+struct HeldSums {
+  float dweight[kPer][kN] = {}, dbias[kLayer ? kPer : 1][kN] = {};
+
+  __device__ __forceinline__ void add(int k, const Terms<kN>& t) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) {
+      dweight[k][i] = fmaf(t.dy[i], t.normal[i], dweight[k][i]);
+      if constexpr (kLayer) dbias[k][i] += t.dy[i];
+    }
+  }
+};
+
+/// The first column of the k-th access of a thread.
+template <int kN>
+__device__ __forceinline__ int64_t column_of(int k) {
+  return int64_t(k * blockDim.x + threadIdx.x) * kN;
+}
+
 /// The most threads of a block by the accesses that each holds, and as many blocks of a multiprocessor as
 /// leave registers for that: what is on its way is what keeps memory busy.
 template <int kPer>
@@ -130,13 +151,12 @@ __global__ void __launch_bounds__(kHeldThreads<kPer>, kHeldBlocks<kPer>)
   constexpr int kN = kWidest<T>;
   const int64_t first = int64_t(blockIdx.x) * a.group_rows;
   const int64_t last = first + a.group_rows < a.rows ? first + a.group_rows : a.rows;
-  const auto column = [&](int k) { return int64_t(k * blockDim.x + threadIdx.x) * kN; };
   Elems<T, kN> weight[kPer] = {}, residual[kPer] = {};
-  float dweight[kPer][kN] = {}, dbias[kLayer ? kPer : 1][kN] = {};
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {
-    if (column(k) < a.cols) weight[k] = load_elems<kN>(a.weight + column(k));
+    if (column_of<kN>(k) < a.cols) weight[k] = load_elems<kN>(a.weight + column_of<kN>(k));
   }
+  HeldSums<kLayer, kPer, kN> held;
   HeldRow<kPer, T> next;
   next.template load<kLayer>(a, first);
   for (int64_t row = first; row < last; ++row) {
@@ -145,37 +165,37 @@ __global__ void __launch_bounds__(kHeldThreads<kPer>, kHeldBlocks<kPer>)
     RowSums sums;
 #pragma unroll
     for (int k = 0; k < kPer; ++k) {
-      if (column(k) >= a.cols) continue;
-      if (a.residual_dx) residual[k] = load_elems<kN>(a.residual_dx + row * a.cols + column(k));
+      if (column_of<kN>(k) >= a.cols) continue;
+      if (a.residual_dx) residual[k] = load_elems<kN>(a.residual_dx + row * a.cols + column_of<kN>(k));
       const Terms<kN> t = terms_of(now.x[k], now.dy[k], weight[k], now.mean, now.rstd);
       add_terms<kLayer>(sums, t);
-#pragma unroll
-      for (int i = 0; i < kN; ++i) {
-        dweight[k][i] = fmaf(t.dy[i], t.normal[i], dweight[k][i]);
-        if constexpr (kLayer) dbias[k][i] += t.dy[i];
-      }
+      held.add(k, t);
     }
-    sums = block_sums<kLayer>(sums, shared_memory<float>());
-    const RowSums mean{sums.along / float(a.cols), sums.level / float(a.cols)};
+    const RowSums means = block_means<kLayer>(sums, a.cols, shared_memory<float>());
 #pragma unroll
     for (int k = 0; k < kPer; ++k) {
-      if (column(k) >= a.cols) continue;
-      float added[kN] = {};
-      if (a.residual_dx) widen_elems(residual[k], added);
+      if (column_of<kN>(k) >= a.cols) continue;
       const Terms<kN> t = terms_of(now.x[k], now.dy[k], weight[k], now.mean, now.rstd);
-      store_dx<kLayer>(a.dx + row * a.cols + column(k), t, added, mean, now.rstd);
+      store_dx<kLayer>(a.dx + row * a.cols + column_of<kN>(k), t, residual[k], means, now.rstd);
     }
   }
   float* share = a.shares + int64_t(blockIdx.x) * (kLayer ? 2 : 1) * a.cols;
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {
-    if (column(k) >= a.cols) continue;
-#pragma unroll
-    for (int i = 0; i < kN; ++i) {
-      share[column(k) + i] = dweight[k][i];
-      if constexpr (kLayer) share[a.cols + column(k) + i] = dbias[k][i];
-    }
+    if (column_of<kN>(k) >= a.cols) continue;
+    store_floats(share + column_of<kN>(k), held.dweight[k]);
+    if constexpr (kLayer) store_floats(share + a.cols + column_of<kN>(k), held.dbias[k]);
   }
+}
+
+/// sums += x y, in memory; what was there before the first row does not count.
+template <int kN>
+__device__ __forceinline__ void grow(float* sums, const float (&x)[kN], const float (&y)[kN], bool first) {
+  float sum[kN] = {};
+  if (!first) load_floats(sums, sum);
+#pragma unroll
+  for (int i = 0; i < kN; ++i) sum[i] = fmaf(x[i], y[i], sum[i]);
+  store_floats(sums, sum);
 }
 
 /// Rows of any length and alignment: read twice, and the shares grow in memory.
@@ -185,6 +205,8 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_backward_long(BackwardRo
   const int64_t last = first + a.group_rows < a.rows ? first + a.group_rows : a.rows;
   float* dweight = a.shares + int64_t(blockIdx.x) * (kLayer ? 2 : 1) * a.cols;
   float* dbias = dweight + a.cols;
+  float ones[kN];
+  for (float& one : ones) one = 1.0f;
   for (int64_t row = first; row < last; ++row) {
     const float mean = kLayer ? a.mean[row] : 0.0f, rstd = a.rstd[row];
     const auto for_terms = [&](auto body) {
@@ -197,16 +219,12 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_backward_long(BackwardRo
     };
     RowSums sums;
     for_terms([&](int64_t, int64_t, const Terms<kN>& t) { add_terms<kLayer>(sums, t); });
-    sums = block_sums<kLayer>(sums, shared_memory<float>());
-    const RowSums means{sums.along / float(a.cols), sums.level / float(a.cols)};
+    const RowSums means = block_means<kLayer>(sums, a.cols, shared_memory<float>());
     for_terms([&](int64_t col, int64_t at, const Terms<kN>& t) {
-      for (int i = 0; i < kN; ++i) {
-        dweight[col + i] = fmaf(t.dy[i], t.normal[i], row == first ? 0.0f : dweight[col + i]);
-        if constexpr (kLayer) dbias[col + i] = t.dy[i] + (row == first ? 0.0f : dbias[col + i]);
-      }
-      float added[kN] = {};
-      if (a.residual_dx) widen_elems(load_elems<kN>(a.residual_dx + at), added);
-      store_dx<kLayer>(a.dx + at, t, added, means, rstd);
+      grow(dweight + col, t.dy, t.normal, row == first);
+      if constexpr (kLayer) grow(dbias + col, t.dy, ones, row == first);
+      const Elems<T, kN> residual = a.residual_dx ? load_elems<kN>(a.residual_dx + at) : Elems<T, kN>{};
+      store_dx<kLayer>(a.dx + at, t, residual, means, rstd);
     });
   }
 }
@@ -223,7 +241,7 @@ void launch_held(const LaunchOn& on, const BackwardRows<T>& a) {
 
 template <bool kLayer, class T>
 void launch_groups(const LaunchOn& on, const BackwardRows<T>& a) {
-  const bool wide = packable<T>(a.cols, a.x, a.weight, a.dy, a.residual_dx, a.dx);
+  const bool wide = packable<T>(a.cols, a.x, a.weight, a.dy, a.residual_dx, a.dx, a.shares);
   const int64_t per_row = a.cols / kWidest<T>;
   if (wide && per_row <= kHeldThreads<1>) return launch_held<kLayer, 1>(on, a);
   if (wide && per_row <= 2 * kHeldThreads<2>) return launch_held<kLayer, 2>(on, a);
