@@ -26,6 +26,7 @@ message(STATUS "headrace: CUDA toolkit ${HEADRACE_HAVE_CUDA} ${CUDAToolkit_VERSI
 
 if(HEADRACE_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(Boost 1.74 REQUIRED COMPONENTS context)
   include(GoogleTest)
 endif()
 if(HEADRACE_BUILD_BENCH)
