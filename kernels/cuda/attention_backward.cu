@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
   bf16* values = keys + 2 * kFewKeys * kDim;  // two buffers
   const int64_t first_row = tile.begin + tile.first;
   const bf16* k = args.qkv + qkv_at(a, tile.begin, a.heads + kv_head);
-  const bf16* v = args.qkv + qkv_at(a, tile.begin, a.heads + a.kv_heads + kv_head);
+  const int v_after_k = a.kv_heads * kDim;
   const int valid = tile.rows - tile.first;
   const int row = warp_index() * 16 * kBlocks16, query = tile.first + row;
   const int end = valid < kQueries ? tile.rows : tile.first + kQueries;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
   copy_tile<kDim, kQueries>(queries, args.qkv + qkv_at(a, first_row, head), a.qkv_stride, valid);
   copy_tile<kDim, kQueries>(douts, args.dout + out_at(a, first_row, head), a.out_stride, valid);
   copy_tile<kDim, kFewKeys>(keys, k, a.qkv_stride, tile.rows);
-  copy_tile<kDim, kFewKeys>(values, v, a.qkv_stride, tile.rows);
+  copy_tile<kDim, kFewKeys>(values, k + v_after_k, a.qkv_stride, tile.rows);
   copy_async_commit();
   const int64_t at = statistics_at(a, tile.begin, head) + tile.first;
   const RowStatistics rows = load_row_statistics(args.lse + at, args.delta + at, row, valid);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
     if (next < end) {
       const int other = kFewKeys * kDim - buffer;
       copy_tile<kDim, kFewKeys>(keys + other, k + next * a.qkv_stride, a.qkv_stride, tile.rows - next);
-      copy_tile<kDim, kFewKeys>(values + other, v + next * a.qkv_stride, a.qkv_stride, tile.rows - next);
+      copy_tile<kDim, kFewKeys>(values + other, k + next * a.qkv_stride + v_after_k, a.qkv_stride, tile.rows - next);
     }
     copy_async_commit();
     if (key >= query + 16 * kBlocks16 || row >= valid) continue;

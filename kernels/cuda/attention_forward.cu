@@ -36,39 +36,55 @@ __device__ __forceinline__ float sum_of_four_lanes(float x) {
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
 
-/// s -> 2^(scale2 (s - new maximum)) in one row of one block; returns by how much older sums shrink.
-template <int kN>
-__device__ __forceinline__ float softmax_row(float& top, float& sum, float (&s)[kN][4], int h, float scale2) {
-  const float before = top;
-#pragma unroll
-  for (int n = 0; n < kN; ++n) top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-  top = max_of_four_lanes(top);
-  const float shrink = exp2_approx((before - top) * scale2);
-  const float shift = -top * scale2;
-  sum *= shrink;
-#pragma unroll
-  for (int n = 0; n < kN; ++n) {
-#pragma unroll
-    for (int e = 2 * h; e < 2 * h + 2; ++e) {
-      s[n][e] = exp2_approx(fmaf(s[n][e], scale2, shift));
-      sum += s[n][e];
-    }
-  }
-  return shrink;
-}
-
-template <int kDim>
-__device__ __forceinline__ void softmax_step(Softmax& state, float (&s)[kBlocks16][kKeys / 8][4],
-                                             float (&sum)[kBlocks16][kDim / 8][4], float scale2) {
+/// Maxima of the rows of s. A maximum is raised when it would grow by more than a factor of 2^kSlack, not
+/// before: weights may then be as large as that, which fp32 sums and bf16 operands bear, and older sums are
+/// rarely rescaled. Depends on the row alone; rows that stay are multiplied by 1.
+__device__ __forceinline__ bool raise_tops(Softmax& state, float (&shrink)[kBlocks16][2],
+                                           const float (&s)[kBlocks16][kKeys / 8][4], float scale2) {
+  constexpr float kSlack = 8.0f;
+  bool raised = false;
 #pragma unroll
   for (int m = 0; m < kBlocks16; ++m) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float shrink = softmax_row(state.top[m][h], state.sum[m][h], s[m], h, scale2);
+      float top = state.top[m][h];
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        sum[m][n][2 * h] *= shrink;
-        sum[m][n][2 * h + 1] *= shrink;
+      for (int n = 0; n < kKeys / 8; ++n) top = fmaxf(top, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+      top = max_of_four_lanes(top);
+      const float growth = (top - state.top[m][h]) * scale2;
+      const bool raise = growth > kSlack;
+      shrink[m][h] = raise ? exp2_approx(-growth) : 1.0f;
+      if (raise) state.top[m][h] = top;
+      raised = raised || raise;
+    }
+  }
+  return __any_sync(kAllLanes, raised);
+}
+
+/// s -> 2^(scale2 (s - top)), and what was summed under an older top rescaled.
+template <int kDim>
+__device__ __forceinline__ void softmax_step(Softmax& state, float (&s)[kBlocks16][kKeys / 8][4],
+                                             float (&sum)[kBlocks16][kDim / 8][4], float scale2) {
+  float shrink[kBlocks16][2];
+  if (raise_tops(state, shrink, s, scale2)) {
+#pragma unroll
+    for (int m = 0; m < kBlocks16; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (e % 2 == 0) state.sum[m][e / 2] *= shrink[m][e / 2];
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) sum[m][n][e] *= shrink[m][e / 2];
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kBlocks16; ++m) {
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s[m][n][e] = exp2_approx(fmaf(s[m][n][e], scale2, -state.top[m][e / 2] * scale2));
+        state.sum[m][e / 2] += s[m][n][e];
       }
     }
   }
@@ -114,7 +130,6 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_forward_kernel(Forward
   bf16* values = keys + kKeys * kDim;
   const bf16* q = args.qkv + qkv_at(a, tile.begin + tile.first, head);
   const bf16* k = args.qkv + qkv_at(a, tile.begin, a.heads + kv_head);
-  const bf16* v = args.qkv + qkv_at(a, tile.begin, a.heads + a.kv_heads + kv_head);
   const int valid = tile.rows - tile.first;
   const int row = warp_index() * 16 * kBlocks16, query = tile.first + row;
   const int end = valid < kQueries ? tile.rows : tile.first + kQueries;
@@ -131,22 +146,19 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_forward_kernel(Forward
   int lane = lane_index();
   for (int key = 0; key < end; key += kKeys) {
     forget(lane);
-    copy_tile<kDim, kKeys>(values, v + key * a.qkv_stride, a.qkv_stride, tile.rows - key);
+    copy_tile<kDim, kKeys>(values, k + key * a.qkv_stride + a.kv_heads * kDim, a.qkv_stride, tile.rows - key);
     copy_async_commit();
-    // A warp has nothing to do where all keys are after its queries, or where it has no queries.
-    const bool active = key < query + 16 * kBlocks16 && row < valid;
     float s[kBlocks16][kKeys / 8][4];
-    if (active) multiply_rows<kDim>(lane, s, queries, row, keys);
+    multiply_rows<kDim>(lane, s, queries, row, keys);
     copy_async_wait<0>();
     __syncthreads();
     const int next = key + kKeys;
     if (next < end) copy_tile<kDim, kKeys>(keys, k + next * a.qkv_stride, a.qkv_stride, tile.rows - next);
     copy_async_commit();
-    if (active) {
-      if (key + kKeys - 1 > query) mask_causal<false>(s, query, key);
-      softmax_step<kDim>(state, s, sum, scale2);
-      add_weighted_rows<kDim>(lane, sum, s, values);
-    }
+    if (key + kKeys - 1 > query) mask_causal<false>(s, query, key);
+    softmax_step<kDim>(state, s, sum, scale2);
+    forget(lane);
+    add_weighted_rows<kDim>(lane, sum, s, values);
     copy_async_wait<0>();
     __syncthreads();
   }

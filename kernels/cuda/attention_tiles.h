@@ -36,7 +36,9 @@ template <int kDim, int kRows>
 __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* from, int64_t stride, int valid) {
   constexpr int kLanes = kDim == 96 ? 4 : 8, kPass = kFlashThreads / kLanes;
   static_assert(kRows % kPass == 0 && kPass % 8 == 0);
-  const int row = int(threadIdx.x) / kLanes, chunk = int(threadIdx.x) % kLanes;
+  int thread = int(threadIdx.x);
+  forget(thread);
+  const int row = thread / kLanes, chunk = thread % kLanes;
   from += row * stride + chunk * 8;
 #pragma unroll
   for (int pass = 0; pass < kRows; pass += kPass, from += kPass * stride) {
