@@ -19,6 +19,7 @@ include(HeadraceCuda)
 
 if(HEADRACE_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(Boost 1.74 REQUIRED COMPONENTS context)
   include(GoogleTest)
 endif()
 if(HEADRACE_BUILD_BENCH)

@@ -9,7 +9,7 @@ packages=(
   liburing-dev libtbb-dev libisal-dev libdnnl-dev
   ocl-icd-opencl-dev # the CMake file of libdnnl-dev asks for OpenCL
   libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libboost-context-dev libbenchmark-dev
   "$@"
 )
 
