@@ -33,22 +33,26 @@ CudaPoolHandle make_pool(size_t bytes) {
   return CudaPoolHandle(pool);
 }
 
-void check_room(size_t bytes) {
-  size_t free_bytes = 0, total_bytes = 0;
-  check(cudaMemGetInfo(&free_bytes, &total_bytes), "look at the free device memory");
-  if (bytes > free_bytes)
-    throw OutOfMemory("device", bytes, free_bytes, "lower device.memory, or stop other users of the GPU");
+size_t free_bytes() {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "look at the free device memory");
+  return free;
+}
+
+[[noreturn]] void refuse(size_t bytes) {
+  throw OutOfMemory("device", bytes, free_bytes(), "lower device.memory, or stop other users of the GPU");
 }
 
 }  // namespace
 
 CudaMemory::CudaMemory(size_t bytes) : stream_(make_cuda_stream()) {
   if (bytes == 0) return;
-  check_room(bytes);
+  if (bytes > free_bytes()) refuse(bytes);
   pool_ = make_pool(bytes);
   void* data = nullptr;
-  check(cudaMallocFromPoolAsync(&data, bytes, pool_.get(), stream_.get()),
-        fmt::format("allocation of {} bytes of device memory", bytes));
+  const cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_.get(), stream_.get());
+  if (error == cudaErrorMemoryAllocation) refuse(bytes);
+  check(error, fmt::format("allocation of {} bytes of device memory", bytes));
   data_ = static_cast<std::byte*>(data);
   bytes_ = bytes;
   check(cudaMemsetAsync(data, 0, bytes, stream_.get()), "zeroing of the device memory");
