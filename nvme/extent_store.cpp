@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 
 #include "headrace/error.h"
 #include "nvme/io_uring_engine.h"
@@ -107,8 +108,15 @@ void ExtentStore::open_lanes(const EngineFactory& make_engine) {
                          .queue_depth = options_.queue_depth,
                          .memory_alignment = memory_alignment_,
                          .checksum = options_.verify};
-  read_lane_ = std::make_unique<Lane>(Direction::read, lane, make_engine);
-  write_lane_ = std::make_unique<Lane>(Direction::write, lane, make_engine);
+  try {
+    read_lane_ = std::make_unique<Lane>(Direction::read, lane, make_engine);
+    write_lane_ = std::make_unique<Lane>(Direction::write, lane, make_engine);
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        fmt::format("out of host memory for the I/O buffers of {}: lower nvme.chunk_bytes ({}) or "
+                    "nvme.queue_depth ({}), or raise the limit of the address space (ulimit -v)",
+                    options_.path, options_.chunk_bytes, options_.queue_depth));
+  }
 }
 
 void ExtentStore::register_memory(std::span<std::byte> arena) {

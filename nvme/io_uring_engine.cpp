@@ -31,7 +31,7 @@ int init_ring(unsigned entries, io_uring* ring) {
 }
 
 IoUringEngine::IoUringEngine(OperationHandler& handler, Direction direction, unsigned depth)
-    : handler_(handler), direction_(direction), depth_(depth) {
+    : handler_(handler), direction_(direction), depth_(depth), file_registered_(kFileSlots, false) {
   thread_ = std::jthread([this] { run(); });
   std::unique_lock lock(mutex_);
   called_.wait(lock, [this] { return ready_; });
@@ -126,7 +126,6 @@ int IoUringEngine::open_ring() {
   ::getrlimit(RLIMIT_NOFILE, &files);
   const auto slots = unsigned(std::min<uint64_t>(kFileSlots, files.rlim_cur));
   if (io_uring_register_files_sparse(&ring_, slots) == 0) file_slots_ = slots;
-  file_registered_.assign(file_slots_, false);
   return 0;
 }
 

@@ -23,10 +23,19 @@ PosixEngine::PosixEngine(OperationHandler& handler, Direction direction, unsigne
     : handler_(handler), direction_(direction) {
   const unsigned count = std::clamp(depth, 1u, kMaxThreads);
   threads_.reserve(count);
-  for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    end_threads();  // those that started wait for work, and their jthreads for them
+    throw;
+  }
 }
 
 PosixEngine::~PosixEngine() {
+  end_threads();
+}
+
+void PosixEngine::end_threads() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -17,6 +17,7 @@ class PosixEngine : public IoEngine {
   /// At most this many threads: more only add switches (16 reach the device's limit).
   static constexpr unsigned kMaxThreads = 16;
 
+  /// Throws std::system_error when not all threads can be started; none is left then.
   PosixEngine(OperationHandler& handler, Direction direction, unsigned depth);
   ~PosixEngine() override;
 
@@ -28,6 +29,7 @@ class PosixEngine : public IoEngine {
 
  private:
   void work();
+  void end_threads();
 
   OperationHandler& handler_;
   const Direction direction_;

@@ -20,6 +20,7 @@
 #include "nvme/file_descriptor.h"
 #include "nvme/io_uring_engine.h"
 #include "nvme/page_block.h"
+#include "nvme/posix_engine.h"
 
 namespace headrace::nvme {
 namespace {
@@ -131,6 +132,12 @@ IoUringSupport probe_io_uring() {
   support.error_code = support.available ? 0 : -result;
   if (!support.available) support.reason = refusal_reason(-result);
   return support;
+}
+
+unsigned store_thread_count(EngineKind engine, unsigned queue_depth) {
+  const bool pools =
+      engine == EngineKind::posix || (engine == EngineKind::automatic && !probe_io_uring().available);
+  return 2 * (pools ? std::clamp(queue_depth, 1u, PosixEngine::kMaxThreads) : 1);
 }
 
 DirectSupport probe_direct(const std::string& directory) {

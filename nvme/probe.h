@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "headrace/nvme.h"
+
 namespace headrace::nvme {
 
 struct IoUringSupport {
@@ -23,6 +25,9 @@ struct IoUringSupport {
 };
 /// Makes a ring, runs an operation through it and registers a page. Takes about a millisecond.
 [[nodiscard]] IoUringSupport probe_io_uring();
+
+/// Threads that a store with this engine and depth starts on this machine.
+[[nodiscard]] unsigned store_thread_count(EngineKind engine, unsigned queue_depth);
 
 struct DirectSupport {
   bool available = false;

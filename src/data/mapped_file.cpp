@@ -2,6 +2,7 @@
 #include "data/mapped_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ struct ReadFd {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) {
+MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: a pipe must not keep the program waiting for a writer.
   const ReadFd file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   if (file.fd < 0) throw IoError("open", path, errno);
@@ -32,6 +33,8 @@ MappedFile::MappedFile(const std::string& path) {
   if (::fstat(file.fd, &info) != 0) throw IoError("fstat", path, errno);
   if (S_ISDIR(info.st_mode)) throw IoError("map", path, EISDIR);
   if (!S_ISREG(info.st_mode)) throw IoError("map", path, ENODEV);
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
   if (info.st_size == 0) return;  // mmap refuses a length of 0
   const auto size = size_t(info.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
@@ -43,6 +46,21 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      device_(other.device_),
+      inode_(other.inode_),
+      bytes_(std::exchange(other.bytes_, {})) {}
+
+void MappedFile::check_size() const {
+  struct stat info {};
+  const bool same = ::stat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+  if (!same || uint64_t(info.st_size) >= bytes_.size()) return;
+  throw CorruptData(
+      path_, uint64_t(info.st_size),
+      fmt::format("the file ends here, but had {} bytes when it was opened: it was cut while in "
+                  "use; restore it and continue from the last saved run (--resume)",
+                  bytes_.size()));
+}
 
 }  // namespace headrace

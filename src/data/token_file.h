@@ -21,6 +21,8 @@ class TokenFile {
   [[nodiscard]] uint64_t file_bytes() const { return file_.bytes().size(); }
   [[nodiscard]] uint64_t token_count() const { return token_count_; }
   [[nodiscard]] unsigned token_bytes() const { return token_bytes_; }
+  /// Throws CorruptData when the file has shrunk since it was opened; to be asked before read().
+  void check_size() const { file_.check_size(); }
   /// Tokens [first, first + out.size()). Throws CorruptData naming the first that is >= vocab.
   void read(uint64_t first, int64_t vocab, std::span<int32_t> out) const;
 

@@ -137,6 +137,7 @@ void MappedTokenSource::read_window(uint64_t window, Batch& batch, int64_t row) 
   const auto seq = size_t(seq_len_);
   const std::span tokens(batch.tokens.data() + row * seq_len_, seq);
   const std::span labels(batch.labels.data() + row * seq_len_, seq);
+  files_[index].check_size();
   files_[index].read(first, vocab_, tokens);
   std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
   files_[index].read(first + seq, vocab_, labels.last(1));

@@ -38,7 +38,7 @@ class TokenSource {
   /// Names, sizes, token counts and format: equal for the same data, whatever the folder.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   /// Row `row` of `batch` (seq = seq_len) becomes window `window`. A token >= vocab throws CorruptData with
-  /// file and position.
+  /// file and position; so does a file that has been cut since it was opened.
   virtual void read_window(uint64_t window, Batch& batch, int64_t row) const = 0;
 };
 

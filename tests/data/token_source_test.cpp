@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <numeric>
 
 #include "headrace/error.h"
@@ -195,6 +196,33 @@ TEST(Tokens, BeyondTwoGibibytesAreReadBack) {
   const Batch batch = window_of(*source, 550'000'000, 2);
   EXPECT_THAT(batch.tokens, ElementsAre(111, 222));
   EXPECT_THAT(batch.labels, ElementsAre(222, 333));
+}
+
+TEST(Cut, AFileThatShrinksInUseIsAnErrorWithBothSizes) {
+  const TempFolder dir;
+  write_text(dir / "a", std::string(3 * 4096, 'x'));
+  const auto source = TokenSource::open({.paths = {dir / "a"}}, 4096, 256);
+  window_of(*source, 0, 4096);
+  std::filesystem::resize_file(dir / "a", 4096);
+  try {
+    window_of(*source, 1, 4096);
+    FAIL() << "tokens beyond the end were read";
+  } catch (const CorruptData& error) {
+    EXPECT_EQ(error.path, dir / "a");
+    EXPECT_EQ(error.offset, 4096u);
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("12288 bytes"), HasSubstr("--resume")));
+  }
+}
+
+TEST(Cut, AFileThatIsReplacedOrRemovedStaysAsItWas) {
+  const TempFolder dir;
+  write_text(dir / "a", "abcdefgh");
+  write_text(dir / "new", "x");
+  const auto source = TokenSource::open({.paths = {dir / "a"}}, 3, 256);
+  std::filesystem::rename(dir / "new", dir / "a");
+  EXPECT_THAT(window_of(*source, 1, 3).tokens, ElementsAre('d', 'e', 'f'));
+  std::filesystem::remove(dir / "a");
+  EXPECT_THAT(window_of(*source, 1, 3).tokens, ElementsAre('d', 'e', 'f'));
 }
 
 TEST(Fingerprint, IsOfTheDataAndNotOfTheFolder) {

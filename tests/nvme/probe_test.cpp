@@ -50,5 +50,11 @@ TEST(Probe, TheStorePicksWhatTheProbeFound) {
   EXPECT_EQ(store.engine_note().empty(), all) << store.engine_note();
 }
 
+TEST(StoreThreads, AreAPairOfRingsOrAPairOfPools) {
+  EXPECT_EQ(store_thread_count(EngineKind::io_uring, 64), 2u);
+  EXPECT_EQ(store_thread_count(EngineKind::posix, 4), 8u);
+  EXPECT_EQ(store_thread_count(EngineKind::posix, 64), 32u);  // pools have at most 16 threads
+}
+
 }  // namespace
 }  // namespace headrace::nvme::test

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <system_error>
 
 #include "engines.h"
 #include "headrace/error.h"
@@ -66,6 +67,16 @@ int check_fallback(const TestFolder& folder) {
   } catch (const ConfigError& error) {
     return error.key == "nvme.engine" ? 0 : 6;
   }
+}
+
+/// From now on this process may map `more` bytes beyond what it has mapped.
+bool limit_address_space(size_t more) {
+  std::ifstream statm("/proc/self/statm");
+  size_t pages = 0;
+  if (!(statm >> pages)) return false;
+  const rlim_t bytes = pages * size_t(::sysconf(_SC_PAGESIZE)) + more;
+  const rlimit limit{bytes, bytes};
+  return ::setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
 class Refusal : public testing::Test {
@@ -143,6 +154,40 @@ TEST_F(Refusal, AFullDriveIsAnErrorAtCreateAndEarlierDataIsIntact) {
     store.wait(store.read(id, 0, buffer.span()));
     if (!holds(buffer.span(), 1)) return 5;
     return round_trip(store) ? 0 : 6;
+  });
+}
+
+TEST_F(Refusal, PoolsWhoseThreadsRunOutEndThoseThatStarted) {
+  expect_child([&] {
+    // Room for a few of the 32 stacks of 8 MiB. A pool that waits for itself is ended by the alarm.
+    if (!limit_address_space(50 * kMiB)) return kChildSkips;
+    ::alarm(20);
+    Options options = options_for(folder_, EngineKind::posix);
+    options.queue_depth = 16;
+    try {
+      const Store store(options);
+      return 2;
+    } catch (const std::system_error& error) {
+      if (error.code().value() != EAGAIN) return 3;
+    }
+    return folder_.entries() == 0 ? 0 : 4;
+  });
+}
+
+TEST_F(Refusal, BuffersThatCannotBeMappedNameTheirKeys) {
+  expect_child([&] {
+    if (!limit_address_space(50 * kMiB)) return kChildSkips;
+    Options options = options_for(folder_);
+    options.chunk_bytes = 1024 * kMiB;
+    try {
+      const Store store(options);
+      return 2;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (text.find("nvme.chunk_bytes (1073741824)") == std::string::npos) return 3;
+      if (text.find("nvme.queue_depth (4)") == std::string::npos) return 4;
+    }
+    return folder_.entries() == 0 ? 0 : 5;
   });
 }
 
