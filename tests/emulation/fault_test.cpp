@@ -21,23 +21,22 @@ void expect_fault(cudaError_t error, const testing::Matcher<std::string>& messag
   EXPECT_THAT(last_fault(), message);
 }
 
-__global__ void barrier_of_some(int waiting) {
-  if (int(threadIdx.x) < waiting) __syncthreads();
+__global__ void barrier_of_some(int first, int end) {
+  if (int(threadIdx.x) >= first && int(threadIdx.x) < end) __syncthreads();
 }
 
 TEST_F(Faults, ABarrierThatSomeThreadsNeverReachIsFound) {
-  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 64), cudaSuccess);
-  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 0), cudaSuccess);
-  expect_fault(run(barrier_of_some, 3, 64, 0, 40),
+  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 0, 64), cudaSuccess);
+  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 0, 0), cudaSuccess);
+  expect_fault(run(barrier_of_some, 3, 64, 0, 0, 40),
                AllOf(HasSubstr("the threads of a block do not meet"), HasSubstr("__syncthreads"),
                      HasSubstr("fault_test.cpp:"), HasSubstr("barrier_of_some"), HasSubstr("block (0,0,0)"),
                      HasSubstr("grid (3,1,1)"), HasSubstr("has ended")));
 }
 
 TEST_F(Faults, ABarrierReachedAfterOthersHaveEndedIsFound) {
-  // Block 1 runs its threads downwards: those that end come first.
-  expect_fault(run(barrier_of_some, dim3(2), 64, 0, 63),
-               AllOf(HasSubstr("the threads of a block do not meet"), HasSubstr("ended")));
+  expect_fault(run(barrier_of_some, 1, 64, 0, 1, 64),
+               AllOf(HasSubstr("thread (1,0,0) at __syncthreads"), HasSubstr("1 threads have ended")));
 }
 
 constexpr int kLine = __LINE__;
@@ -218,7 +217,7 @@ TEST_F(Faults, AMatrixRowAtAWrongAddressIsFound) {
 
 TEST_F(Faults, AFaultStaysWithTheDeviceAndTheNextKernelAfterAResetRuns) {
   const DeviceArray<float> sum(64);
-  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 1), cudaErrorLaunchFailure);
+  EXPECT_EQ(run(barrier_of_some, 1, 64, 0, 0, 1), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaMemset(sum, 0, 4), cudaErrorLaunchFailure);
   EXPECT_EQ(run(shuffle_of_some, 1, 64, 0, 32, sum), cudaErrorLaunchFailure);

@@ -48,6 +48,8 @@ class DeviceArray {
 /// A kernel's fault stays with the device until it is forgotten.
 class Faults : public testing::Test {
  protected:
+  // A fork has no streams' threads: a test of the process's end begins a process of its own.
+  Faults() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   void TearDown() override { reset_device(); }
 };
 
