@@ -96,17 +96,19 @@ __global__ void __launch_bounds__(kFlashThreads, 2) flash_dq_kernel(BackwardArgs
   int lane = lane_index();
   for (int key = 0; key < end; key += kFewKeys) {
     forget(lane);
-    const int buffer = key / kFewKeys % 2 * kFewKeys * kDim, next = key + kFewKeys;
+    const int next = key + kFewKeys;
     // Once every warp is here the other buffer is free.
     copy_async_wait<0>();
     __syncthreads();
     if (next < end) {
-      const int other = kFewKeys * kDim - buffer;
+      const int other = next / kFewKeys % 2 * kFewKeys * kDim;
       copy_tile<kDim, kFewKeys>(keys + other, k + next * a.qkv_stride, a.qkv_stride, tile.rows - next);
-      copy_tile<kDim, kFewKeys>(values + other, k + next * a.qkv_stride + v_after_k, a.qkv_stride, tile.rows - next);
+      copy_tile<kDim, kFewKeys>(values + other, k + next * a.qkv_stride + v_after_k, a.qkv_stride,
+                                tile.rows - next);
     }
     copy_async_commit();
-    if (key >= query + 16 * kBlocks16 || row >= valid) continue;
+    if (key >= query + 16 * kBlocks16) continue;
+    const int buffer = key / kFewKeys % 2 * kFewKeys * kDim;
     float s[kBlocks16][kFewKeys / 8][4], ds[kBlocks16][kFewKeys / 8][4];
     multiply_rows<kDim>(lane, s, queries, row, keys + buffer);
     multiply_rows<kDim>(lane, ds, douts, row, values + buffer);

@@ -143,7 +143,7 @@ __device__ __forceinline__ void softmax_step(float (&top)[kRows], float (&total)
 }
 
 template <class T, int kRows, int kColumns>
-__global__ void __launch_bounds__(kThreads) plain_forward_kernel(PlainArgs args) {
+__global__ void __launch_bounds__(kThreads, 1) plain_forward_kernel(PlainArgs args) {
   constexpr int kOwn = kRows * kWarps;
   const AttentionLayout& a = args.layout;
   const RowTile tile = find_tile<kOwn, true>(a, blockIdx.x / a.heads);
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(PlainArgs args)
 }
 
 template <class T, int kRows, int kColumns>
-__global__ void __launch_bounds__(kThreads) plain_dq_kernel(PlainArgs args) {
+__global__ void __launch_bounds__(kThreads, 1) plain_dq_kernel(PlainArgs args) {
   constexpr int kOwn = kRows * kWarps;
   const AttentionLayout& a = args.layout;
   const RowTile tile = find_tile<kOwn, true>(a, blockIdx.x / a.heads);
@@ -257,7 +257,7 @@ __device__ __forceinline__ void add_queries(const PlainArgs& args, const RowTile
 }
 
 template <class T, int kRows, int kColumns>
-__global__ void __launch_bounds__(kThreads) plain_dkv_kernel(PlainArgs args) {
+__global__ void __launch_bounds__(kThreads, 1) plain_dkv_kernel(PlainArgs args) {
   constexpr int kOwn = kRows * kWarps;
   const AttentionLayout& a = args.layout;
   const RowTile tile = find_tile<kOwn, false>(a, blockIdx.x / a.kv_heads);

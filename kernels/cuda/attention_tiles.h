@@ -57,13 +57,15 @@ __device__ __forceinline__ void load_left(int lane, uint32_t (&a)[4], const bf16
 }
 /// Right operand whose columns are rows [row, row + 16) of the tile: two blocks of 8 columns.
 template <int kDim>
-__device__ __forceinline__ void load_right_columns(int lane, uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
+__device__ __forceinline__ void load_right_columns(int lane, uint32_t (&b)[4], const bf16* tile, int row,
+                                                   int chunk) {
   const int tile_row = lane % 8 + lane / 16 * 8;
   load_matrices(b, tile + row * kDim + chunk_at<kDim>(tile_row, chunk + lane / 8 % 2));
 }
 /// Right operand whose rows are rows [row, row + 16) of the tile: two blocks of 8 columns.
 template <int kDim>
-__device__ __forceinline__ void load_right_rows(int lane, uint32_t (&b)[4], const bf16* tile, int row, int chunk) {
+__device__ __forceinline__ void load_right_rows(int lane, uint32_t (&b)[4], const bf16* tile, int row,
+                                                int chunk) {
   load_matrices_transposed(b, tile + row * kDim + chunk_at<kDim>(lane % 16, chunk + lane / 16));
 }
 
@@ -104,8 +106,8 @@ __device__ __forceinline__ void multiply_rows(int lane, float (&s)[kM][kN][4], c
 
 /// sum[16 kM, kDim] += w[16 kM, 8 kN] (rounded to bf16) times the first 8 kN rows of `right`.
 template <int kDim, int kM, int kN>
-__device__ __forceinline__ void add_weighted_rows(int lane, float (&sum)[kM][kDim / 8][4], const float (&w)[kM][kN][4],
-                                                  const bf16* right) {
+__device__ __forceinline__ void add_weighted_rows(int lane, float (&sum)[kM][kDim / 8][4],
+                                                  const float (&w)[kM][kN][4], const bf16* right) {
 #pragma unroll
   for (int n = 0; n < kN; n += 2) {
     uint32_t a[kM][4];

@@ -39,7 +39,7 @@ struct NormBackwardRows {
   float* dbias;    ///< layer norm only, overwritten
 };
 
-/// One (document, head) forward or one (document, kv head) backward; pointers are at the document's first row.
+/// One (document, head) forward or one (document, kv head) backward; pointers are at the first row.
 struct AttentionHead {
   int64_t seq, head_dim, group;  ///< seq: rows of the document; group: query heads of one kv head (backward)
   float scale;
