@@ -23,10 +23,11 @@
 namespace headrace::kernels::cuda {
 namespace {
 
-/// More is of no use to any algorithm; the parts of a split sum are the reason for having any.
+/// Workspace is for the parts of sums over k that are split, which pays for long sums with few results. More
+/// than this would be split by nobody.
 constexpr size_t kMaxWorkspaceBytes = size_t(32) << 20;
+constexpr int64_t kMaxParts = 4, kMinElemsOfPart = 256;
 constexpr size_t kWorkspaceAlignment = 256;
-constexpr int64_t kSplits = 4;
 /// Where addresses and rows are multiples of this, every access can be as wide as the GPU has them.
 constexpr uintptr_t kWideBytes = 16;
 constexpr int kMaxGpus = 64;
@@ -95,9 +96,11 @@ cudaDataType_t type_of(DType dtype) {
 }
 
 /// Of the algorithm, not of what else a product may need.
-size_t workspace_bytes(int64_t m, int64_t n) {
-  const size_t parts = size_t(m) * size_t(n) * sizeof(float) * size_t(kSplits);
-  const size_t rounded = (parts + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+size_t workspace_bytes(const Gemm& g) {
+  const int64_t parts = g.k / kMinElemsOfPart < kMaxParts ? g.k / kMinElemsOfPart : kMaxParts;
+  if (parts < 2) return 0;
+  const size_t bytes = size_t(g.m) * size_t(g.n) * size_t(parts) * sizeof(float);
+  const size_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   return rounded < kMaxWorkspaceBytes ? rounded : kMaxWorkspaceBytes;
 }
 
@@ -150,7 +153,7 @@ Preference preference_of(const Gemm& g, bool wide) {
   Preference preference(made);
   const uint32_t in_bytes = wide ? kWideBytes : uint32_t(dtype_bytes(g.in));
   const uint32_t out_bytes = wide ? kWideBytes : uint32_t(dtype_bytes(g.out));
-  set(g, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace_bytes(g.m, g.n)));
+  set(g, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace_bytes(g)));
   // In place the parts of a sum would be rounded to the result's format, once each.
   set(g, preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -196,7 +199,7 @@ class Products {
     const float alpha = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
     check(cublasLtMatmul(library, product.description.get(), &alpha, g.b, product.a.get(), g.a,
                          product.b.get(), &beta, g.c, product.c.get(), g.c, product.c.get(),
-                         &product.algorithm, workspace, workspace_bytes(g.m, g.n), stream),
+                         &product.algorithm, workspace, workspace_bytes(g), stream),
           g, "Matmul");
   }
 
@@ -261,7 +264,7 @@ void gemm(cudaStream_t stream, const Gemm& g, Scratch scratch) {
   std::byte* const workspace = aligned(scratch.data);
   Gemm product = g;
   if (sums_apart(g)) {
-    auto* const sums = reinterpret_cast<float*>(workspace + workspace_bytes(g.m, g.n));
+    auto* const sums = reinterpret_cast<float*>(workspace + workspace_bytes(g));
     product.c = sums;
     product.ldc = g.n;
     product.out = DType::f32;
@@ -277,7 +280,7 @@ void gemm(cudaStream_t stream, const Gemm& g, Scratch scratch) {
 
 size_t gemm_scratch_bytes(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
-  return workspace_bytes(g.m, g.n) + sum_bytes(g) + kWorkspaceAlignment;
+  return workspace_bytes(g) + sum_bytes(g) + kWorkspaceAlignment;
 }
 
 void linear_forward(cudaStream_t stream, const Linear& l, const void* x, const void* weight, const void* bias,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "device/cuda_info.h"
 #include "headrace/error.h"
 
@@ -12,6 +14,8 @@ namespace {
 using cuda::check;
 
 constexpr double kGiB = double(size_t(1) << 30);
+/// Pieces of the plan begin on pages, so the whole does; CUDA promises 256 bytes only.
+constexpr size_t kPage = 4096;
 
 int current_gpu() {
   int gpu = 0;
@@ -47,20 +51,20 @@ size_t free_bytes() {
 
 CudaMemory::CudaMemory(size_t bytes) : stream_(make_cuda_stream()) {
   if (bytes == 0) return;
-  if (bytes > free_bytes()) refuse(bytes);
-  pool_ = make_pool(bytes);
-  void* data = nullptr;
-  const cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_.get(), stream_.get());
+  const size_t taken = bytes + kPage;
+  if (taken < bytes || taken > free_bytes()) refuse(bytes);
+  pool_ = make_pool(taken);
+  const cudaError_t error = cudaMallocFromPoolAsync(&allocation_, taken, pool_.get(), stream_.get());
   if (error == cudaErrorMemoryAllocation) refuse(bytes);
   check(error, fmt::format("allocation of {} bytes of device memory", bytes));
-  data_ = static_cast<std::byte*>(data);
-  bytes_ = bytes;
-  check(cudaMemsetAsync(data, 0, bytes, stream_.get()), "zeroing of the device memory");
+  auto* const begin = static_cast<std::byte*>(allocation_);
+  bytes_ = {begin + (size_t(-reinterpret_cast<uintptr_t>(begin)) & (kPage - 1)), bytes};
+  check(cudaMemsetAsync(bytes_.data(), 0, bytes, stream_.get()), "zeroing of the device memory");
   check(cudaStreamSynchronize(stream_.get()), fmt::format("allocation of {} bytes of device memory", bytes));
 }
 
 CudaMemory::~CudaMemory() {
-  if (data_) (void)cudaFreeAsync(data_, stream_.get());
+  if (allocation_) (void)cudaFreeAsync(allocation_, stream_.get());
   (void)cudaStreamSynchronize(stream_.get());
 }
 

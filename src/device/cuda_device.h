@@ -12,7 +12,8 @@
 
 namespace headrace {
 
-/// One piece of device memory, zero at the start as the host device's is. Freed when it goes.
+/// One piece of device memory that begins on a page, zero at the start as the host device's is. Freed when it
+/// goes.
 class CudaMemory {
  public:
   /// Throws OutOfMemory{"device"} when the GPU has not that much free.
@@ -20,13 +21,13 @@ class CudaMemory {
   ~CudaMemory();
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
-  [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
 
  private:
   CudaStreamHandle stream_;
   CudaPoolHandle pool_;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
+  void* allocation_ = nullptr;
+  std::span<std::byte> bytes_;
 };
 
 class CudaDevice final : public Device {

@@ -38,6 +38,12 @@ TYPED_TEST_P(DeviceConformance, HasMemoryOfExactlyTheSizeAskedFor) {
   device->compute().synchronize();
 }
 
+TYPED_TEST_P(DeviceConformance, MemoryBeginsOnAPage) {
+  const auto device = TypeParam::make(3 * 4096);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(device->memory().memory().data()) % 4096, 0u);
+  for (int i = 0; i < 3; ++i) device->memory().take(4096, 4096, "a page of the plan");
+}
+
 TYPED_TEST_P(DeviceConformance, MayHaveNoMemory) {
   const auto device = TypeParam::make(0);
   EXPECT_EQ(device->memory().capacity(), 0u);
@@ -182,8 +188,8 @@ TYPED_TEST_P(DeviceConformance, DestroyingItWithAnUnseenErrorIsClean) {
   device->compute().wait(*event);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DeviceConformance, HasMemoryOfExactlyTheSizeAskedFor, MayHaveNoMemory,
-                            MemoryIsZeroAtTheStart, OverflowNamesTheKeyToChange,
+REGISTER_TYPED_TEST_SUITE_P(DeviceConformance, HasMemoryOfExactlyTheSizeAskedFor, MemoryBeginsOnAPage,
+                            MayHaveNoMemory, MemoryIsZeroAtTheStart, OverflowNamesTheKeyToChange,
                             MoreMemoryThanThereIsIsRefused, CopiesAndZeroesInStreamOrder,
                             PinnedMemoryIsCopiedBothWays, CountsWhatItsCopyStreamsMove,
                             TimeInWorkIsComputingAndTimeInWaitsIsNot, TimeOfTheRunningTaskCounts,

@@ -121,6 +121,8 @@ TEST_F(CudaGemm, ScratchDependsOnTheShapeAndIsBounded) {
   Gemm g{.m = 4, .n = 4, .k = 8, .in = DType::bf16, .out = DType::bf16};
   EXPECT_LE(gemm_scratch_bytes(DeviceKind::cuda, g), 1024u);
   g.m = g.n = 100'000;
+  EXPECT_LE(gemm_scratch_bytes(DeviceKind::cuda, g), 1024u);  // nothing to split
+  g.k = 100'000;
   EXPECT_LE(gemm_scratch_bytes(DeviceKind::cuda, g), (size_t(32) << 20) + 4096);
   EXPECT_GE(gemm_scratch_bytes(DeviceKind::cuda, g), size_t(32) << 20);
 }

@@ -14,7 +14,7 @@
 namespace headrace {
 namespace {
 
-constexpr size_t kMiB = size_t(1) << 20;
+constexpr size_t kMiB = size_t(1) << 20, kPage = 4096;
 
 std::unique_ptr<Device> make_cuda(size_t bytes) {
   return make_device({.kind = DeviceOptions::Kind::cuda, .memory_bytes = bytes});
@@ -45,18 +45,18 @@ TEST_F(ShortOfMemory, WhatOthersUseIsNotAvailable) {
     make_cuda(40 * kMiB);
     FAIL();
   } catch (const OutOfMemory& error) {
-    EXPECT_EQ(error.available, 24 * kMiB);
+    EXPECT_EQ(error.available, 24 * kMiB - kPage);
   }
 }
 
 TEST_F(ShortOfMemory, TheLastByteMayBeTaken) {
-  const auto device = make_cuda(64 * kMiB);
-  EXPECT_EQ(device->memory().capacity(), 64 * kMiB);
+  const auto device = make_cuda(64 * kMiB - kPage);
+  EXPECT_EQ(device->memory().capacity(), 64 * kMiB - kPage);
 }
 
-TEST(DeviceMemory, IsThePlanAndNothingElseAndGoesWithTheDevice) {
+TEST(DeviceMemory, IsThePlanAndAPageToAlignItAndGoesWithTheDevice) {
   auto device = make_cuda(3 * kMiB + 17);
-  EXPECT_EQ(emulation::device_bytes_in_use(), 3 * kMiB + 17);
+  EXPECT_EQ(emulation::device_bytes_in_use(), 3 * kMiB + 17 + kPage);
   device.reset();
   EXPECT_EQ(emulation::device_bytes_in_use(), 0u);
 }
