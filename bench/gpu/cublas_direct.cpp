@@ -57,6 +57,8 @@ CublasDirect::CublasDirect(const kernels::Gemm& g) : product_(g) {
                                             found_.data(), &count),
              "the heuristic");
   found_.resize(size_t(count));
+  std::erase_if(found_, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  if (found_.empty()) throw DeviceError("cuBLASLt has no algorithm for a product of the benchmark");
   cublasLtMatmulPreferenceDestroy(preference);
 }
 

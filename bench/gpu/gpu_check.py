@@ -113,7 +113,7 @@ def pack(build, archive):
 
 
 def unpacked(archive):
-    """The folder of a packed build, beside the source where nothing of another build is."""
+    """The folder that a packed build is unpacked into, anew, in the source tree."""
     folder = steps.ROOT / "build-gpu-packed"
     shutil.rmtree(folder, ignore_errors=True)
     with tarfile.open(archive) as packed:
