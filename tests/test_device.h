@@ -9,11 +9,11 @@
 namespace headrace::test {
 
 #ifdef HEADRACE_TEST_ON_CUDA
-constexpr DeviceChoice kDevice = DeviceChoice::cuda;
-constexpr DeviceKind kDeviceKind = DeviceKind::cuda;
+constexpr DeviceChoice kTestDevice = DeviceChoice::cuda;
+constexpr DeviceKind kTestDeviceKind = DeviceKind::cuda;
 #else
-constexpr DeviceChoice kDevice = DeviceChoice::host;
-constexpr DeviceKind kDeviceKind = DeviceKind::host;
+constexpr DeviceChoice kTestDevice = DeviceChoice::host;
+constexpr DeviceKind kTestDeviceKind = DeviceKind::host;
 #endif
 
 }  // namespace headrace::test

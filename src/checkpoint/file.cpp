@@ -27,6 +27,9 @@ File File::open(const std::string& path) {
 File File::open_folder(const std::string& path) {
   return {path, O_RDONLY | O_DIRECTORY};
 }
+File File::open_or_create(const std::string& path) {
+  return {path, O_RDWR | O_CREAT | O_NOFOLLOW};
+}
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
@@ -80,6 +83,13 @@ void File::sync() {
 void File::close() {
   // Not retried after EINTR: Linux has released the descriptor by then.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) throw IoError("close", path_, errno);
+}
+
+bool File::has_its_name() const {
+  struct stat own {
+  }, named{};
+  if (::fstat(fd_, &own) != 0) throw IoError("fstat", path_, errno);
+  return ::stat(path_.c_str(), &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
 File::Lock File::lock(bool wait) {

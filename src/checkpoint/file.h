@@ -18,6 +18,8 @@ class File {
   static File create(const std::string& path);
   static File open(const std::string& path);
   static File open_folder(const std::string& path);
+  /// For reading and writing; keeps what is in it.
+  static File open_or_create(const std::string& path);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
@@ -37,6 +39,8 @@ class File {
   void close();
 
   enum class Lock { taken, held_by_another, unsupported };
+  /// Whether path() still leads to this file.
+  [[nodiscard]] bool has_its_name() const;
   /// An exclusive flock that lives as long as this descriptor.
   [[nodiscard]] Lock lock(bool wait);
 

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
-#include <string_view>
 
 #include "headrace/error.h"
 
@@ -22,6 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTempPrefix = ".tmp-";
+constexpr std::string_view kRemovedLabel = "removed-";
+constexpr std::string_view kReplacedLabel = "replaced";
+constexpr std::string_view kEarlierPrefix = "earlier-";
 
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names;
@@ -51,6 +53,24 @@ std::string temp_path(const std::string& dir, const std::string& label) {
   return fmt::format("{}/{}{}-{}-{:08x}", dir, kTempPrefix, label, ::getpid(), random());
 }
 
+/// A whole number in `base`, nothing else.
+std::optional<uint64_t> number_in(std::string_view text, int base = 10) {
+  uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Cuts the part after the last '-' off `text` and returns it; all of it when there is none.
+std::string_view cut_last_part(std::string_view& text) {
+  const size_t dash = text.rfind('-');
+  const std::string_view part = dash == std::string_view::npos ? text : text.substr(dash + 1);
+  text = dash == std::string_view::npos ? std::string_view() : text.substr(0, dash);
+  return part;
+}
+
+}  // namespace
+
 void make_folders(const std::string& dir) {
   std::error_code error;
   const bool made = fs::create_directories(dir, error);
@@ -60,19 +80,13 @@ void make_folders(const std::string& dir) {
   sync_folder(parent.string());
 }
 
-}  // namespace
-
 std::string step_folder_name(uint64_t step) {
   return fmt::format("{}{:010}", kStepPrefix, step);
 }
 
 std::optional<uint64_t> step_of(const std::string& name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  const char* const end = name.data() + name.size();
-  uint64_t step = 0;
-  const auto [rest, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return step;
+  return number_in(std::string_view(name).substr(kStepPrefix.size()));
 }
 
 std::vector<StepFolder> step_folders(const std::string& dir) {
@@ -126,7 +140,7 @@ bool TempFolder::replace(const std::string& target) {
   if (errno == ENOENT) return false;
   if (errno != EINVAL && errno != ENOSYS) throw IoError("exchange with " + target, path_, errno);
   // A file system without exchange: for a moment neither folder has the name.
-  const std::string aside = temp_path(dir_, "replaced");
+  const std::string aside = temp_path(dir_, std::string(kReplacedLabel));
   if (::rename(target.c_str(), aside.c_str()) != 0 && errno != ENOENT) {
     throw IoError("rename to " + aside, target, errno);
   }
@@ -136,7 +150,7 @@ bool TempFolder::replace(const std::string& target) {
 }
 
 void remove_step_folder(const std::string& dir, const StepFolder& folder) {
-  const std::string aside = temp_path(dir, "removed-" + step_folder_name(folder.step));
+  const std::string aside = temp_path(dir, std::string(kRemovedLabel) + step_folder_name(folder.step));
   if (::rename(folder.path.c_str(), aside.c_str()) != 0) {
     if (errno == ENOENT) return;
     throw IoError("rename to " + aside, folder.path, errno);
@@ -150,7 +164,7 @@ std::optional<std::string> set_aside(const std::string& dir) {
   if (folders.empty()) return std::nullopt;
   std::string target;
   for (unsigned number = 1;; ++number) {
-    target = fmt::format("{}/earlier-{}", dir, number);
+    target = fmt::format("{}/{}{}", dir, kEarlierPrefix, number);
     if (::mkdir(target.c_str(), 0777) == 0) break;
     if (errno != EEXIST) throw IoError("make the folder", target, errno);
   }
@@ -165,9 +179,33 @@ std::optional<std::string> set_aside(const std::string& dir) {
   return target;
 }
 
+std::vector<std::string> earlier_folders(const std::string& dir) {
+  std::vector<std::pair<uint64_t, std::string>> found;
+  for (const std::string& name : names_in(dir)) {
+    if (!name.starts_with(kEarlierPrefix)) continue;
+    const auto number = number_in(std::string_view(name).substr(kEarlierPrefix.size()));
+    if (number) found.emplace_back(*number, dir + "/" + name);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+bool is_temp_name(std::string_view name) {
+  if (!name.starts_with(kTempPrefix)) return false;
+  std::string_view label = name.substr(kTempPrefix.size());
+  const std::string_view random = cut_last_part(label), pid = cut_last_part(label);
+  if (random.size() != 8 || !number_in(random, 16) || !number_in(pid)) return false;
+  if (label == kReplacedLabel) return true;
+  if (label.starts_with(kRemovedLabel)) label.remove_prefix(kRemovedLabel.size());
+  const auto step = step_of(std::string(label));
+  return step && label == step_folder_name(*step);
+}
+
 void remove_dead_temp_folders(const std::string& dir) {
   std::vector<std::string> names = names_in(dir);
-  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kTempPrefix); });
+  std::erase_if(names, [](const std::string& name) { return !is_temp_name(name); });
   if (names.empty()) return;
   File directory = File::open_folder(dir);
   if (directory.lock(true) != File::Lock::taken) return;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders below a checkpoint directory: step-NNNNNNNNNN for saved runs, .tmp-* for those being written
-// or removed. A temporary folder is locked (flock) by the process that writes it, so that only those of dead
-// processes are cleaned away. Knows nothing of what is inside the folders.
+// The folders below a checkpoint directory: step-NNNNNNNNNN for saved runs, .tmp-LABEL-PID-RANDOM for those
+// being written or removed. A temporary folder is locked (flock) by the process that writes it, so that only
+// those of dead processes are cleaned away. Knows nothing of what is inside the folders.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/file.h"
 
 namespace headrace::saved {
+
+/// Like mkdir -p, durably.
+void make_folders(const std::string& dir);
 
 std::string step_folder_name(uint64_t step);
 /// The step of a folder's name, when it is one of ours.
@@ -51,6 +55,11 @@ void remove_step_folder(const std::string& dir, const StepFolder& folder);
 /// Moves every step folder of `dir` into a new folder DIR/earlier-N; its path, or nothing when there was
 /// none.
 std::optional<std::string> set_aside(const std::string& dir);
+/// DIR/earlier-N, the latest last.
+std::vector<std::string> earlier_folders(const std::string& dir);
+/// Whether `name` is one that this program gives to temporary folders.
+bool is_temp_name(std::string_view name);
+/// Only those of such a name; a user's own .tmp-something is not touched.
 void remove_dead_temp_folders(const std::string& dir);
 
 }  // namespace headrace::saved

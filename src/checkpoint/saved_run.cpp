@@ -29,7 +29,23 @@ class SavedRun::Impl {
   std::vector<UnitFileReader> files;  ///< as manifest.units; open, so that removal by another does no harm
 };
 
+namespace {
+
+/// Retention and resuming go by the name; one that does not tell the step would make them lose a run.
+void check_name(const std::string& folder, uint64_t step) {
+  const std::filesystem::path path = std::filesystem::path(folder + "/").lexically_normal().parent_path();
+  const auto named = step_of(path.filename());
+  if (!named || *named == step) return;
+  throw CorruptData(folder, 0,
+                    fmt::format("the folder has the name of step {}, but its manifest is of step {}; "
+                                "rename it to {}",
+                                *named, step, step_folder_name(step)));
+}
+
+}  // namespace
+
 SavedRun::Impl::Impl(const std::string& folder_in) : folder(folder_in), manifest(read_manifest(folder)) {
+  check_name(folder, manifest.state.attempted_steps);
   const std::string config_path = folder + "/" + kConfigFile;
   config = read_file(config_path);
   if (config.size() != manifest.config_bytes || crc32c(config) != manifest.config_crc) {
@@ -66,8 +82,7 @@ SavedRun SavedRun::open(const std::string& folder) {
 std::optional<SavedRun> SavedRun::newest(const std::string& dir,
                                          const std::function<void(const std::string&)>& warn) {
   std::vector<std::string> candidates;
-  std::error_code ignored;
-  if (std::filesystem::exists(dir + "/" + kManifestFile, ignored)) candidates.push_back(dir);
+  if (is_saved_run(dir)) candidates.push_back(dir);
   for (StepFolder& folder : step_folders(dir)) candidates.push_back(std::move(folder.path));
   for (const std::string& folder : candidates) {
     try {
@@ -143,6 +158,15 @@ void SavedRun::read_tile(const std::string& unit, const StateTile& tile) const {
 
 void SavedRun::read_weights(const std::string& unit, int64_t first, int64_t elems, std::byte* weights) const {
   impl_->unit(unit, first, elems).read_plane(0, first, elems, weights);
+}
+
+bool is_saved_run(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/" + kManifestFile, ignored);
+}
+
+std::vector<std::string> folders_set_aside(const std::string& dir) {
+  return saved::earlier_folders(dir);
 }
 
 std::optional<std::string> set_aside_saved_runs(const std::string& dir) {

@@ -41,8 +41,9 @@ class SavedRunWriter {
   void add_tile(const StateTile& tile);
   void end_unit();
   /// Syncs, renames, syncs the directory; returns the folder. When another process saved the same step
-  /// meanwhile, that one stands and this call still succeeds.
-  std::string finish();
+  /// meanwhile, that one stands and this call still succeeds. `before_publish` is called when all is written
+  /// and synced but not yet renamed.
+  std::string finish(const std::function<void()>& before_publish = {});
 
  private:
   class Impl;
@@ -55,7 +56,8 @@ class SavedRun {
   /// are skipped, each told to `warn`. nullopt when there is none.
   static std::optional<SavedRun> newest(const std::string& dir,
                                         const std::function<void(const std::string&)>& warn);
-  /// Throws CorruptData or IoError when `folder` is not a complete saved run.
+  /// Throws CorruptData or IoError when `folder` is not a complete saved run, or has the name of another
+  /// step.
   static SavedRun open(const std::string& folder);
   SavedRun(SavedRun&&) noexcept;
   ~SavedRun();
@@ -78,10 +80,16 @@ class SavedRun {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Whether `folder` is one saved run itself, complete or damaged, and not a directory of saved runs.
+bool is_saved_run(const std::string& folder);
+
 /// For a training that starts anew in a directory with saved runs of an earlier one: moves them into a new
 /// folder DIR/earlier-N and returns its path, so that they are neither lost nor mistaken for the new
 /// training's. nullopt when there are none. Throws IoError.
 std::optional<std::string> set_aside_saved_runs(const std::string& dir);
+
+/// The folders DIR/earlier-N, the latest last.
+std::vector<std::string> folders_set_aside(const std::string& dir);
 
 /// Keeps the `keep` newest by number (0: all); removes older ones and temporary folders of dead
 /// processes.

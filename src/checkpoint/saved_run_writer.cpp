@@ -37,7 +37,7 @@ class SavedRunWriter::Impl {
     unit_->add(tile);
   }
   void end_unit();
-  std::string finish();
+  std::string finish(const std::function<void()>& before_publish);
 
  private:
   [[nodiscard]] bool another_saved_this_step() const;
@@ -88,10 +88,11 @@ bool SavedRunWriter::Impl::another_saved_this_step() const {
   }
 }
 
-std::string SavedRunWriter::Impl::finish() {
+std::string SavedRunWriter::Impl::finish(const std::function<void()>& before_publish) {
   HEADRACE_CHECK(!unit_.has_value(), "finish with a unit open");
   write_manifest(temp_.path(), manifest_);
   temp_.sync();
+  if (before_publish) before_publish();
   while (!temp_.publish(target_)) {
     if (another_saved_this_step()) {
       // Its files were synced before it got the name; the name itself may not be yet.
@@ -123,9 +124,9 @@ void SavedRunWriter::end_unit() {
   impl_->end_unit();
 }
 
-std::string SavedRunWriter::finish() {
+std::string SavedRunWriter::finish(const std::function<void()>& before_publish) {
   HEADRACE_CHECK(impl_, "the save is finished");
-  std::string folder = impl_->finish();
+  std::string folder = impl_->finish(before_publish);
   impl_.reset();
   return folder;
 }

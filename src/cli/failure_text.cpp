@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/failure_text.h"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 #include <cerrno>
+#include <new>
 #include <system_error>
 
+#include "cli/byte_text.h"
 #include "headrace/error.h"
 
 namespace headrace::cli {
@@ -25,9 +30,22 @@ const char* limit_behind(int code) {
   }
 }
 
+std::string address_space_text() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return fmt::format("raise the limit of the address space (ulimit -v, now {}), or ",
+                     readable_bytes(double(limit.rlim_cur)));
+}
+
 }  // namespace
 
 std::string failure_text(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    return fmt::format(
+        "out of host memory outside the planned budgets: {}lower offload.host_memory, "
+        "device.memory, or nvme.chunk_bytes and nvme.queue_depth",
+        address_space_text());
+  }
   const std::string text = error.what();
   if (const auto* io = dynamic_cast<const IoError*>(&error)) {
     return io->error_code == EAGAIN ? text : text + limit_behind(io->error_code);

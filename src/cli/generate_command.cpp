@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/output.h"
+#include "cli/rehearsal.h"
 #include "cli/stop_signal.h"
 #include "headrace/error.h"
 #include "train/trainer.h"
@@ -38,9 +39,16 @@ bool is_about_drives(const IoError& error, const Config& config) {
                      [&](const std::string& path) { return error.path.starts_with(path); });
 }
 
+/// Generation takes one window at a time, whatever the training took.
+Config one_row(Config config) {
+  config.train.micro_batch = config.train.grad_accum = 1;
+  return config;
+}
+
 void write_continuation(const GenerateCommand& command, const SavedRun& saved, const Config& config) {
   std::vector<int32_t> prompt;
   for (const char c : command.prompt) prompt.push_back(static_cast<unsigned char>(c));
+  rehearse(needs_of(plan_run(one_row(config)), config));
   catch_stop_signals();
   bool first = true;
   generate(config, saved.folder(), prompt, command.tokens, command.temperature, command.seed,

@@ -134,6 +134,7 @@ void make_openmp_wait_passively(char** argv) {
 
 int main(int argc, char** argv) {
   using namespace headrace::cli;
+  fill_standard_descriptors();
   make_openmp_wait_passively(argv);
   make_write_failures_errors();
   try {

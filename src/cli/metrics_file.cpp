@@ -25,8 +25,17 @@ void set_aside(const std::string& path) {
   }
 }
 
+/// A pipe would be waited for, and a folder or device has no lines.
+void check_is_regular(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (!fs::exists(status) || fs::is_regular_file(status)) return;
+  throw Error("log.dir: " + path + " is not a regular file; move it away or name another folder");
+}
+
 /// Cuts what follows the last end of line.
 void drop_torn_line(const std::string& path) {
+  check_is_regular(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) return;
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

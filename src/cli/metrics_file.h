@@ -11,7 +11,8 @@ namespace headrace::cli {
 
 class MetricsFile {
  public:
-  /// Makes the folder and opens the file. Throws IoError.
+  /// Makes the folder and opens the file. Throws IoError, or Error when a resumed run's
+  /// file is not a regular one.
   MetricsFile(const std::string& log_dir, bool resumed);
   /// Appends `line` and an end of line. Throws IoError.
   void append(std::string_view line);

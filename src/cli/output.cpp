@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "headrace/error.h"
@@ -16,6 +20,15 @@ void keep_error(std::FILE* out, bool failed) {
 }
 
 }  // namespace
+
+void fill_standard_descriptors() {
+  for (const int wanted : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(wanted, F_GETFD) >= 0) continue;
+    // The lowest free descriptor is the wanted one. Opened the other way round, so that using it is EBADF.
+    const int flags = wanted == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (::open("/dev/null", flags) != wanted && ::open("/", O_RDONLY) != wanted) ::_exit(EXIT_FAILURE);
+  }
+}
 
 void write_text(std::FILE* out, std::string_view text) {
   errno = 0;

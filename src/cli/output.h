@@ -12,6 +12,10 @@
 
 namespace headrace::cli {
 
+/// At the very start: gives the standard descriptors that the program was started without to /dev/null, so
+/// that no file of its own gets one of them and receives what is printed. Writing to them fails as before.
+void fill_standard_descriptors();
+
 void write_text(std::FILE* out, std::string_view text);
 void flush(std::FILE* out);
 

@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/output_folders.h"
 #include "cli/progress.h"
+#include "cli/rehearsal.h"
 #include "cli/report.h"
 #include "cli/stop_signal.h"
 
@@ -97,6 +98,7 @@ void check_before_training(const Config& config) {
   if (config.train_data.paths.empty()) throw ConfigError("data.train", "names no file to train on");
   const Plan plan = plan_run(config);
   check_plan(plan, engine_options_for(config));
+  rehearse(needs_of(plan, config));
   prepare_folder("checkpoint.dir", config.checkpoint_dir);
   prepare_folder("log.dir", config.log_dir);
   check_room_for_saved_run(plan, config);

@@ -94,7 +94,9 @@ void generate(const Config& config, const std::string& run_folder, std::span<con
     if (token < 0 || token >= config.model.vocab)
       throw ConfigError("--prompt", "a token is beyond model.vocab");
   }
-  Generator generator(config, SavedRun::open(run_folder));
+  const SavedRun run = SavedRun::open(run_folder);
+  check_same_model(run, config.model);
+  Generator generator(config, run);
   std::vector<int32_t> tokens(prompt.begin(), prompt.end());
   std::mt19937_64 random(seed);
   for (int64_t i = 0; i < max_new_tokens; ++i) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "headrace/error.h"
+
 namespace headrace {
 namespace {
 
@@ -33,14 +35,25 @@ std::string model_text(const ModelConfig& model) {
       model.kv_heads, model.ffn, model.vocab, model.tied, model.rope_theta, model.norm_eps);
 }
 
-std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
-                     const std::string& config_toml) {
-  SavedRunWriter writer(dir, state, precision, config_toml);
+void check_same_model(const SavedRun& run, const ModelConfig& model) {
+  const std::string text = model_text(model);
+  if (run.state().model == text) return;
+  throw ConfigError("model", fmt::format("the saved run {} is of another model ({} instead of {})",
+                                         run.folder(), run.state().model, text));
+}
+
+void add_units(SavedRunWriter& writer, Engine& engine) {
   for (uint32_t i = 0; i < engine.units().size(); ++i) {
     writer.begin_unit(engine.units()[i], engine.layout(UnitId{i}));
     engine.visit_state(UnitId{i}, StateAccess::read, [&](const StateTile& tile) { writer.add_tile(tile); });
     writer.end_unit();
   }
+}
+
+std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
+                     const std::string& config_toml) {
+  SavedRunWriter writer(dir, state, precision, config_toml);
+  add_units(writer, engine);
   return writer.finish();
 }
 

@@ -12,6 +12,10 @@ namespace headrace {
 
 /// What makes a model this one and no other, as one line: compared before a run is continued.
 std::string model_text(const ModelConfig& model);
+/// Throws ConfigError ("model") when `run` is of another model, also where no tensor's shape tells.
+void check_same_model(const SavedRun& run, const ModelConfig& model);
+/// Every unit of the engine, in order; leaves the rest of the saved run to the caller.
+void add_units(SavedRunWriter& writer, Engine& engine);
 /// Writes every unit of the engine; returns the folder of the finished saved run.
 std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
                      const std::string& config_toml);

@@ -19,6 +19,32 @@ RunSizing sized(const Config& config, const Model& model, bool keep_saved) {
   return sizing;
 }
 
+/// The key whose number makes the workspace what it is. Halving the micro-batches or the sequences in each
+/// leaves a part that only depends on the sequence's length and the number of threads.
+std::string workspace_key(const Model& model, const StepShape& shape) {
+  const size_t bytes = StepMemory(model, shape).bytes();
+  const auto worth_halving = [&](int64_t StepShape::*number) {
+    StepShape half = shape;
+    half.*number /= 2;
+    return half.*number > 0 && 4 * (bytes - StepMemory(model, half).bytes()) >= bytes;
+  };
+  const bool rows = worth_halving(&StepShape::micro_batch);
+  const bool batches = worth_halving(&StepShape::grad_accum);
+  if (batches && (!rows || shape.grad_accum > shape.micro_batch)) return "train.grad_accum";
+  return rows ? "train.micro_batch" : "data.seq_len";
+}
+
+/// The engine knows its workspace as bytes only; what they are for is known here.
+void name_keys(Plan& plan, const Model& model, const StepShape& shape) {
+  for (PlanItem& item : plan.items) {
+    if (item.what == "workspace") {
+      item.key = workspace_key(model, shape);
+    } else if (item.key == "train.micro_batch" && shape.micro_batch == 1) {
+      item.key = "data.seq_len";
+    }
+  }
+}
+
 }  // namespace
 
 DeviceKind device_kind(const Config& config) {
@@ -42,7 +68,10 @@ EngineOptions engine_options_for(const Config& config) {
 
 Plan plan_run(const Config& config) {
   const auto model = make_model(config.model, config.engine.precision, device_kind(config));
-  return make_plan(size_run(config, *model).engine, model->units());
+  const RunSizing sizing = size_run(config, *model);
+  Plan plan = make_plan(sizing.engine, model->units());
+  name_keys(plan, *model, sizing.shape);
+  return plan;
 }
 
 }  // namespace headrace

@@ -2,13 +2,16 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
+#include <exception>
 
+#include "checkpoint/directory_lock.h"
 #include "checkpoint/saved_run.h"
 #include "headrace/error.h"
+#include "train/measurement.h"
 #include "train/saving.h"
 #include "train/schedule.h"
 #include "train/sizing.h"
@@ -22,24 +25,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// VmHWM of this process; 0 where the kernel does not tell.
-uint64_t peak_rss_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+/// A saved run below a saved run would not be found by --resume.
+const std::string& checked_checkpoint_dir(const Config& config) {
+  if (is_saved_run(config.checkpoint_dir)) {
+    throw ConfigError("checkpoint.dir",
+                      fmt::format("{} is a saved run; name its parent folder", config.checkpoint_dir));
   }
-  return 0;
-}
-
-Stats difference(const Stats& after, const Stats& before) {
-  Stats delta = after;  // peaks stay
-  for (size_t i = 0; i < kLinkCount; ++i) {
-    delta.link[i].bytes -= before.link[i].bytes;
-    delta.link[i].busy_ns -= before.link[i].busy_ns;
-  }
-  for (size_t i = 0; i < kWaitCauseCount; ++i) delta.wait_ns[i] -= before.wait_ns[i];
-  delta.adam_ns -= before.adam_ns;
-  return delta;
+  return config.checkpoint_dir;
 }
 
 std::vector<Batch> make_batches(const StepShape& shape) {
@@ -62,11 +54,17 @@ class Trainer::Impl {
   std::span<const Batch> next_micro_batches();
   void one_step();
   void after_step(const StepOutcome& outcome, StepMetrics& metrics);
-  std::optional<EvalMetrics> evaluate_now();
-  std::string save_now();
+  void train_to_the_end();
+  void evaluate_now();
+  void save();
+  void save_now();
+  /// Inside a handler: throws what was caught, nested in an Error that tells what became of the state.
+  [[noreturn]] void end_with(const std::exception& failure);
   void ensure_state();
   void set_earlier_runs_aside();
+  void tell_of_earlier_runs() const;
   bool stopped() const { return events_.stop_requested && events_.stop_requested(); }
+  bool finished() const { return state_.attempted_steps >= config_.train.steps; }
   bool due(uint64_t every) const { return every > 0 && state_.attempted_steps % every == 0; }
   void tell(const std::function<void(const std::string&)>& to, const std::string& line) const {
     if (to) to(line);
@@ -75,6 +73,7 @@ class Trainer::Impl {
   Config config_;
   std::string config_toml_;
   TrainerEvents events_;
+  saved::DirectoryLock lock_;
   std::unique_ptr<TokenSource> train_source_, valid_source_;
   std::unique_ptr<Model> model_;
   RunSizing sizing_;
@@ -85,6 +84,8 @@ class Trainer::Impl {
   std::vector<Batch> batches_;
   RunState state_;
   bool has_state_ = false;
+  /// The engine holds what state_ counts, which is worth keeping and may be tried to save.
+  bool can_save_ = true;
   std::optional<uint64_t> saved_at_;
   RunSummary summary_;
 };
@@ -93,6 +94,7 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
     : config_(std::move(config)),
       config_toml_(std::move(config_toml)),
       events_(std::move(events)),
+      lock_(checked_checkpoint_dir(config_)),
       train_source_(TokenSource::open(config_.train_data, config_.seq_len, config_.model.vocab)),
       valid_source_(config_.valid_data.paths.empty()
                         ? nullptr
@@ -104,6 +106,11 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
       engine_(sizing_.engine, {model_->units().begin(), model_->units().end()}),
       loader_(*train_source_, config_.train.seed, 0, 1),
       batches_(make_batches(sizing_.shape)) {
+  if (!lock_.held()) {
+    tell(events_.on_warning, fmt::format("{} is on a file system without locks: see to it that no other "
+                                         "training has it as checkpoint.dir",
+                                         config_.checkpoint_dir));
+  }
   memory_.place(engine_.workspace());
   state_.seed = config_.train.seed;
   // A saved position counts windows, so their length belongs to what it is a position in.
@@ -114,11 +121,11 @@ Trainer::Impl::Impl(Config config, std::string config_toml, TrainerEvents events
 bool Trainer::Impl::resume() {
   auto run = SavedRun::newest(config_.checkpoint_dir,
                               [&](const std::string& line) { tell(events_.on_warning, line); });
-  if (!run) return false;
-  if (run->state().model != state_.model) {
-    throw ConfigError("model", fmt::format("the saved run {} is of another model ({} instead of {})",
-                                           run->folder(), run->state().model, state_.model));
+  if (!run) {
+    tell_of_earlier_runs();
+    return false;
   }
+  check_same_model(*run, config_.model);
   if (run->state().data_fingerprint != state_.data_fingerprint) {
     throw ConfigError("data.train",
                       fmt::format("the saved run {} was trained on other data ({} instead of {})",
@@ -167,6 +174,7 @@ void Trainer::Impl::one_step() {
   options.adam.lr = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   metrics.lr = options.adam.lr;
 
+  can_save_ = false;  // until all units are updated and counted
   const StepOutcome outcome = train_step(context(), micro_batches, options);
 
   metrics.step_ms = seconds_since(start) * 1e3;
@@ -191,6 +199,7 @@ void Trainer::Impl::after_step(const StepOutcome& outcome, StepMetrics& metrics)
     ++state_.step;
     state_.skipped_in_a_row = 0;
   }
+  can_save_ = true;
   metrics.step = state_.attempted_steps;
   metrics.tokens = state_.tokens;
   metrics.loss = outcome.loss;
@@ -204,6 +213,7 @@ void Trainer::Impl::after_step(const StepOutcome& outcome, StepMetrics& metrics)
   if (events_.on_step) events_.on_step(metrics);
   if (config_.optimizer.max_skipped_steps > 0 &&
       state_.skipped_in_a_row >= config_.optimizer.max_skipped_steps) {
+    can_save_ = false;  // it would push out saved runs of before the divergence
     throw Error(fmt::format(
         "{} steps in a row were skipped (optimizer.max_skipped_steps): the training has diverged; "
         "lower optimizer.lr or look at the data near step {}",
@@ -211,8 +221,8 @@ void Trainer::Impl::after_step(const StepOutcome& outcome, StepMetrics& metrics)
   }
 }
 
-std::optional<EvalMetrics> Trainer::Impl::evaluate_now() {
-  if (!valid_source_) return std::nullopt;
+void Trainer::Impl::evaluate_now() {
+  if (!valid_source_) return;
   WindowLoader loader(*valid_source_, config_.train.seed, 0, 1);
   EvalMetrics metrics{.step = state_.attempted_steps};
   double loss_sum = 0;
@@ -221,19 +231,18 @@ std::optional<EvalMetrics> Trainer::Impl::evaluate_now() {
     size_t count = 0;
     while (count < std::min<uint64_t>(batches.size(), left) && loader.next(batches[count], true)) ++count;
     if (count == 0) break;
-    if (stopped()) return std::nullopt;  // a loss over a part would be mistaken for one over all
+    if (stopped()) return;  // a loss over a part would be mistaken for one over all
     left -= count;
     loss_sum += evaluate(context(), {batches.data(), count});
     for (size_t i = 0; i < count; ++i) metrics.tokens += uint64_t(batches[i].counted());
   }
-  if (metrics.tokens == 0) return std::nullopt;
+  if (metrics.tokens == 0) return;
   metrics.loss = loss_sum / double(metrics.tokens);
   summary_.valid_loss = metrics.loss;
   if (events_.on_eval) events_.on_eval(metrics);
-  return metrics;
 }
 
-/// Before the first save of a training that did not resume.
+/// Before the first saved run of a training that did not resume gets its name.
 void Trainer::Impl::set_earlier_runs_aside() {
   if (const auto folder = set_aside_saved_runs(config_.checkpoint_dir)) {
     tell(events_.on_notice,
@@ -243,34 +252,67 @@ void Trainer::Impl::set_earlier_runs_aside() {
   }
 }
 
-std::string Trainer::Impl::save_now() {
-  if (saved_at_ == state_.attempted_steps || state_.attempted_steps == 0) return summary_.saved_folder;
-  if (!saved_at_) set_earlier_runs_aside();
-  summary_.saved_folder =
-      save_run(engine_, config_.checkpoint_dir, state_, config_.engine.precision, config_toml_);
-  saved_at_ = state_.attempted_steps;
-  retain_newest(config_.checkpoint_dir, config_.checkpoint_keep);
-  if (events_.on_saved) events_.on_saved(summary_.saved_folder, state_.attempted_steps);
-  return summary_.saved_folder;
+void Trainer::Impl::tell_of_earlier_runs() const {
+  const std::vector<std::string> folders = folders_set_aside(config_.checkpoint_dir);
+  if (folders.empty()) return;
+  tell(events_.on_notice,
+       fmt::format("saved runs of earlier trainings are in {}; to go on with one, name its "
+                   "folder as checkpoint.dir",
+                   fmt::join(folders, ", ")));
 }
 
-RunSummary Trainer::Impl::run() {
+void Trainer::Impl::save() {
+  can_save_ = false;  // what fails once is not tried again
+  SavedRunWriter writer(config_.checkpoint_dir, state_, config_.engine.precision, config_toml_);
+  add_units(writer, engine_);
+  summary_.saved_folder = writer.finish([this] {
+    if (!saved_at_) set_earlier_runs_aside();
+  });
+  saved_at_ = state_.attempted_steps;
+  can_save_ = true;
+}
+
+void Trainer::Impl::save_now() {
+  if (saved_at_ == state_.attempted_steps || state_.attempted_steps == 0) return;
+  save();
+  retain_newest(config_.checkpoint_dir, config_.checkpoint_keep);
+  if (events_.on_saved) events_.on_saved(summary_.saved_folder, state_.attempted_steps);
+}
+
+void Trainer::Impl::end_with(const std::exception& failure) {
+  if (state_.attempted_steps == 0 || !can_save_) throw;
+  std::string outcome;
+  try {
+    if (saved_at_ != state_.attempted_steps) save();
+    outcome = fmt::format("all {} steps are saved in {}, --resume continues from there",
+                          state_.attempted_steps, summary_.saved_folder);
+  } catch (const std::exception& error) {
+    outcome = fmt::format("the steps since the last saved run are lost: {}", error.what());
+  }
+  std::throw_with_nested(Error(fmt::format("{}; {}", failure.what(), outcome)));
+}
+
+void Trainer::Impl::train_to_the_end() {
   const auto start = Clock::now();
-  ensure_state();
   const Stats before = engine_.stats();
-  bool evaluated = false;
-  while (state_.attempted_steps < config_.train.steps) {
-    if (stopped()) break;
+  while (!finished() && !stopped()) {
     one_step();
-    evaluated = due(config_.train.eval_every);
-    if (evaluated) evaluate_now();
     if (due(config_.checkpoint_every)) save_now();
+    if (due(config_.train.eval_every) && !finished()) evaluate_now();
   }
   summary_.seconds = seconds_since(start);
   summary_.stats = difference(engine_.stats(), before);
-  const bool finished = state_.attempted_steps >= config_.train.steps;
-  if (finished && !evaluated) evaluate_now();
   save_now();
+  if (finished()) evaluate_now();
+}
+
+RunSummary Trainer::Impl::run() {
+  ensure_state();
+  try {
+    train_to_the_end();
+  } catch (const std::exception& failure) {
+    end_with(failure);
+  }
   summary_.step = state_.attempted_steps;
   return summary_;
 }

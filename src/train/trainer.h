@@ -56,12 +56,17 @@ struct RunSummary {
 
 class Trainer {
  public:
-  /// `config_toml` is the resolved configuration's text, stored in saved runs.
+  /// `config_toml` is the resolved configuration's text, stored in saved runs. Holds config.checkpoint_dir
+  /// for its life: throws ConfigError ("checkpoint.dir") when another training does, or when it is a saved
+  /// run itself.
   Trainer(Config config, std::string config_toml, TrainerEvents events);
   ~Trainer();
-  /// Continues from the newest saved run; false (and nothing changed) when there is none.
+  /// Continues from the newest saved run; false (and nothing changed) when there is none, which is a notice
+  /// when saved runs of an earlier training were set aside there.
   bool resume();
-  /// Trains to config.train.steps, evaluates, saves.
+  /// Trains to config.train.steps, saves, evaluates. What fails between two updates (data, evaluation, an
+  /// event) is thrown as an Error that tells where all steps so far were saved, with the failure nested in
+  /// it.
   RunSummary run();
   [[nodiscard]] const Plan& plan() const;
   [[nodiscard]] std::string engine_description() const;
@@ -72,7 +77,8 @@ class Trainer {
 };
 
 /// Continues `prompt` with up to max_new_tokens tokens sampled at `temperature` (0: greedy) from a saved
-/// run's model, calling on_token for each; it returns whether to go on. Recomputes the window for every token
+/// run's model, calling on_token for each; it returns whether to go on. Throws ConfigError ("model") when
+/// `config` is of another model. Recomputes the window for every token
 /// (no key/value cache).
 void generate(const Config& config, const std::string& run_folder, std::span<const int32_t> prompt,
               int64_t max_new_tokens, double temperature, uint64_t seed,

@@ -159,6 +159,21 @@ TEST(Save, WithoutFinishLeavesNothing) {
   EXPECT_THAT(names_in(runs), testing::IsEmpty());
 }
 
+TEST(Save, CallsBackWhenAllIsWrittenAndNothingHasTheName) {
+  const TempFolder dir;
+  SavedRunWriter writer(dir.path(), test::state_at(8), DType::bf16, "");
+  test::add_units(writer, 8, test::small_model(), DType::bf16);
+  bool called = false;
+  const std::string folder = writer.finish([&] {
+    called = true;
+    ASSERT_EQ(names_in(dir.path()).size(), 1u);
+    EXPECT_TRUE(fs::exists(dir / (names_in(dir.path())[0] + "/manifest.crc32c")));
+    EXPECT_FALSE(SavedRun::newest(dir.path(), nullptr).has_value());
+  });
+  EXPECT_TRUE(called);
+  EXPECT_TRUE(test::holds(SavedRun::open(folder), 8, test::small_model(), DType::bf16));
+}
+
 /// Saves into `dir`, where it must fail: 0 when that is an IoError with this errno and a path of ours.
 int failing_save(const std::string& dir, int expected_errno) {
   try {
@@ -263,6 +278,24 @@ TEST(Retention, TakesTemporaryFoldersOfDeadProcessesOnly) {
   ASSERT_EQ(names_in(dir.path()).size(), 1u);
   EXPECT_EQ(alive.finish(), dir / "step-0000000006");
   retain_newest(dir / "missing", 1);
+}
+
+TEST(Retention, LeavesTemporaryFoldersOfOtherNames) {
+  const TempFolder dir;
+  const std::vector<std::string> of_others{".tmp-",
+                                           ".tmp-mine",
+                                           ".tmp-1-00000000",
+                                           ".tmp-step-5-1-00000000",
+                                           ".tmp-step-0000000005",
+                                           ".tmp-step-0000000005-12-backup01",
+                                           ".tmp-step-0000000005-12-0000000"};
+  for (const std::string& name : of_others) fs::create_directory(dir / name);
+  for (const char* ours : {".tmp-step-0000000005-12-0123cdef", ".tmp-removed-step-0000000005-12-0123cdef",
+                           ".tmp-replaced-12-0123cdef"}) {
+    fs::create_directory(dir / ours);
+  }
+  retain_newest(dir.path(), 1);
+  EXPECT_THAT(names_in(dir.path()), testing::UnorderedElementsAreArray(of_others));
 }
 
 }  // namespace

@@ -214,6 +214,12 @@ TEST(Damage, UnitFileOfAnotherRun) {
       "table of checksums");
 }
 
+TEST(Damage, NameOfAnotherStep) {
+  expect_skipped(
+      [](const std::string& run) { fs::rename(run, fs::path(run).parent_path() / "step-0000000009"); },
+      "name of step 9");
+}
+
 /// A manifest whose checksum is right and whose content is not.
 TEST(Damage, ImpossibleManifestsAreRefused) {
   const std::vector<std::pair<std::string, std::string>> edits{

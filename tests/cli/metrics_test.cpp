@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -12,6 +13,7 @@
 
 #include "cli/metrics_file.h"
 #include "cli/metrics_line.h"
+#include "headrace/error.h"
 
 namespace headrace::cli {
 namespace {
@@ -127,6 +129,27 @@ TEST_F(MetricsFileTest, AResumedRunAppendsWithoutTheTornLine) {
 TEST_F(MetricsFileTest, AResumedRunWithoutAFileStartsOne) {
   append(true, "only");
   EXPECT_THAT(lines("metrics.jsonl"), ElementsAre("only"));
+}
+
+TEST(MetricsFile, OfAResumedRunMustBeARegularFile) {
+  const fs::path dir = fs::temp_directory_path() / ("headrace_special_" + std::to_string(getpid()));
+  for (const bool pipe : {true, false}) {
+    fs::remove_all(dir);
+    fs::create_directories(dir);
+    const std::string path = (dir / "metrics.jsonl").string();
+    if (pipe) {
+      ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    } else {
+      fs::create_directory(path);
+    }
+    try {
+      const MetricsFile file(dir.string(), true);
+      ADD_FAILURE() << "taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("log.dir: " + path + " is not a regular file"));
+    }
+  }
+  fs::remove_all(dir);
 }
 
 }  // namespace

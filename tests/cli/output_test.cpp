@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <system_error>
 
 #include "cli/failure_text.h"
@@ -67,6 +68,11 @@ TEST(FailureText, NamesTheLimitBehindAnErrno) {
   EXPECT_THAT(failure_text(IoError("open", "/x", EMFILE)), AllOf(HasSubstr("/x"), HasSubstr("ulimit -n")));
   EXPECT_THAT(failure_text(IoError("write", "/x", EFBIG)), HasSubstr("ulimit -f"));
   EXPECT_EQ(failure_text(Error("plain")), "plain");
+}
+
+TEST(FailureText, OfABareOutOfMemoryNamesTheKeys) {
+  EXPECT_THAT(failure_text(std::bad_alloc()),
+              AllOf(HasSubstr("out of host memory"), HasSubstr("nvme.chunk_bytes and nvme.queue_depth")));
 }
 
 }  // namespace

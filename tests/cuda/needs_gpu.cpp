@@ -17,7 +17,7 @@ class NeedsGpu final : public testing::EmptyTestEventListener {
  public:
   /// GoogleTest does not run the body of a test that failed or was skipped before it.
   void OnTestStart(const testing::TestInfo&) override {
-    if (kDevice == DeviceChoice::host || !list_gpus().empty()) return;
+    if (kTestDevice == DeviceChoice::host || !list_gpus().empty()) return;
     const char* const required = std::getenv("HEADRACE_REQUIRE_GPU");
     if (required && std::string_view(required) == "1")
       FAIL() << "HEADRACE_REQUIRE_GPU=1, but there is no GPU";

@@ -35,7 +35,7 @@ constexpr size_t format_bytes(Format format) {
 enum class Buffer : size_t {};
 
 constexpr DeviceOptions::Kind kUnderTest =
-    kDeviceKind == DeviceKind::cuda ? DeviceOptions::Kind::cuda : DeviceOptions::Kind::host;
+    kTestDeviceKind == DeviceKind::cuda ? DeviceOptions::Kind::cuda : DeviceOptions::Kind::host;
 
 /// One device and its copies of the buffers.
 class Side {

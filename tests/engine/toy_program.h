@@ -71,7 +71,7 @@ class ToyProgram {
 
  private:
   static EngineOptions sized(EngineOptions options) {
-    options.device = kDevice;
+    options.device = kTestDevice;
     return options;
   }
 

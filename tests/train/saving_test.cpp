@@ -22,7 +22,7 @@ std::vector<UnitSpec> awkward_units() {
 EngineOptions options_on(Tier tier, DType precision, const std::string& path) {
   EngineOptions options;
   options.precision = precision;
-  options.device = test::kDevice;
+  options.device = test::kTestDevice;
   options.device_memory = options.host_memory = 128u << 20;
   options.placement = {tier, tier, tier, tier};
   options.nvme.paths = {path};

@@ -21,7 +21,7 @@ struct RigOptions {
 
 inline EngineOptions rig_engine(const Model& model, const RigOptions& o) {
   EngineOptions engine = o.engine;
-  engine.device = kDevice;
+  engine.device = kTestDevice;
   engine.workspace_bytes = StepMemory(model, o.shape).bytes();
   engine.activation_bytes = model.activation_bytes(o.shape.micro_batch, o.shape.seq_len);
   engine.activation_count = activation_count(model.stages(), o.shape.grad_accum);
@@ -31,7 +31,7 @@ inline EngineOptions rig_engine(const Model& model, const RigOptions& o) {
 class StepRig {
  public:
   explicit StepRig(const RigOptions& o)
-      : model(make_model(o.model, o.engine.precision, kDeviceKind)),
+      : model(make_model(o.model, o.engine.precision, kTestDeviceKind)),
         memory(*model, o.shape),
         order(*model),
         engine(rig_engine(*model, o), {model->units().begin(), model->units().end()}) {

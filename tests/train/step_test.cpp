@@ -209,7 +209,7 @@ TEST(TiedEmbedding, MayHaveTheSizeOfALayer) {
                     .vocab = 61,
                     .max_seq = 24,
                     .tied = true};
-  const auto tied = make_model(model, DType::bf16, test::kDeviceKind);
+  const auto tied = make_model(model, DType::bf16, test::kTestDeviceKind);
   const auto pages = [&](size_t unit) { return (layout_of(tied->units()[unit]).elems + 2047) / 2048; };
   ASSERT_EQ(pages(0), pages(1));
   test::TempDir dir;
