@@ -65,7 +65,7 @@ class GpuCheck:
             result.update(outcome="not here", reason=str(reason))
         except runs.Failed as failure:
             result.update(outcome="failed", reason=str(failure), details=failure.details)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever it is, the other steps still say something
             result.update(outcome="failed", reason=f"{type(error).__name__}: {error}")
         return {**result, "seconds": round(time.monotonic() - begin, 1)}
 
