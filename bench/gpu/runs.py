@@ -15,11 +15,11 @@ import time
 
 
 class Failed(Exception):
-    """What went wrong, in words for the report; details: what was found all the same."""
+    """What went wrong, in words for the report; what was found, and printed, all the same."""
 
-    def __init__(self, reason, details=None):
+    def __init__(self, reason, details=None, output=""):
         super().__init__(reason)
-        self.details = details
+        self.details, self.output = details, output
 
 
 def toml(tables):
@@ -50,7 +50,7 @@ def run(command, limit, env=None, accept=(0,)):
         out, err = process.communicate()
         raise Failed(f"{name}: no end within {limit:.0f} s; {last_lines(out + err)}") from None
     if process.returncode not in accept:
-        raise Failed(f"{name} ended with {process.returncode}: {last_lines(out + err)}")
+        raise Failed(f"{name} ended with {process.returncode}: {last_lines(out + err)}", output=out)
     return out
 
 

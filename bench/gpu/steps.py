@@ -154,20 +154,26 @@ def sanitized(tool):
     return run
 
 
+def printed(check, command, limit):
+    """The JSON object that a command prints, also one that ends with a failure."""
+    try:
+        return json.loads(check.command(command, limit))
+    except Failed as failure:
+        if not failure.output.strip():
+            raise
+        return json.loads(failure.output)
+
+
 def placements(check, limit):
-    text = check.command([sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.build / "headrace",
-                          "--device", "cuda"], limit, accept=(0, 1))
-    result = json.loads(text)
+    result = printed(check, [sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.build / "headrace",
+                             "--device", "cuda"], limit)
     if result["differences"]:
         raise Failed("; ".join(result["differences"]), result)
     return result
 
 
 def bench(check, limit):
-    text = check.command([check.build / "gpu_bench"], limit, accept=(0, 1))
-    if not text.strip():
-        raise Failed("gpu_bench printed nothing")
-    result = json.loads(text)
+    result = printed(check, [check.build / "gpu_bench"], limit)
     if "errors" in result:
         raise Failed("; ".join(f"{name}: {what}" for name, what in result["errors"].items()), result)
     return result
@@ -176,7 +182,7 @@ def bench(check, limit):
 def sdpa(check, limit):
     pythons = [check.options.torch_python] if check.options.torch_python else [sys.executable, "python3"]
     for python in pythons:
-        text = check.command([python, ROOT / "bench/peers/torch_sdpa.py"], limit, accept=(0, TORCH_IS_MISSING))
+        text = check.command([python, ROOT / "bench/peers/torch_sdpa.py"], limit, (0, TORCH_IS_MISSING), plain=True)
         if text.strip():
             return json.loads(text)
     raise NotHere("no PyTorch with a GPU")
@@ -188,11 +194,11 @@ def curve(check, limit):
     problem = None
     try:
         check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.build / "headrace",
-                       "--seconds", f"{limit - 10:.0f}", "--folder", check.work, "--out", out], limit, accept=(0, 1))
+                       "--seconds", f"{limit - 10:.0f}", "--folder", check.work, "--out", out], limit)
     except Failed as failure:
         problem = str(failure)
     if not out.exists():
-        raise Failed(problem or "no point was measured")
+        raise Failed(problem)
     result = json.loads(out.read_text())
     failed = [p for p in result["points"] if p.get("failed")]
     if failed:

@@ -34,7 +34,7 @@ TINY = {"family": "llama", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2,
 class Curve:
     def __init__(self, options, folder):
         self.options, self.folder = options, pathlib.Path(folder)
-        self.device = "host" if options.tiny else options.device
+        self.device = "host" if options.tiny else "cuda"
         self.model = TINY if options.tiny else {"preset": options.model}
         self.seq, self.vocab = (32, 256) if options.tiny else (2048, 32000)
         self.warmup, self.steps = (1, 2) if options.tiny else (2, 5)
@@ -169,7 +169,6 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, required=True, help="headrace")
     parser.add_argument("--model", default="llama-1b", help="a preset of 32000 tokens")
-    parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
     parser.add_argument("--seconds", type=float, default=600, help="for everything")
     parser.add_argument("--point-seconds", type=float, default=120, help="for one point")
     parser.add_argument("--least-seconds", type=float, default=10, help="below which no point is begun")
@@ -182,6 +181,8 @@ def parse():
 
 def main():
     options = parse()
+    if not options.tiny and not machine.find_gpu():
+        sys.exit("tokens_curve: this machine has no GPU that CUDA can use (--tiny tries the script without one)")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         points = Curve(options, folder).measure()

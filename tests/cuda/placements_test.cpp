@@ -40,7 +40,7 @@ Result four_steps(const ModelConfig& model, DType precision, Placement placement
                                         batch_of(t, 1, size_t(model.vocab))};
     const double clip = t == 2 ? 0.05 : 1e3;  // clips in one step only
     const StepOutcome outcome = train_step(
-        rig.context(), batches, {.adam = {.lr = 1e-2, .weight_decay = 0.1}, .grad_clip = clip, .t = t});
+        rig.context(), batches, {.adam = {.lr = 2e-3, .weight_decay = 0.1}, .grad_clip = clip, .t = t});
     result.losses.push_back(outcome.loss);
     result.norms.push_back(outcome.grad_norm);
   }
