@@ -17,6 +17,8 @@
 #include "cli/rehearsal.h"
 #include "cli/report.h"
 #include "cli/stop_signal.h"
+#include "data/token_source.h"
+#include "device/device.h"
 
 namespace headrace::cli {
 namespace {
@@ -84,18 +86,30 @@ class RunLog {
   uint64_t peak_rss_bytes_ = 0;
 };
 
+void check_names_data(const Config& config) {
+  if (config.train_data.paths.empty()) throw ConfigError("data.train", "names no file to train on");
+}
+
+/// The plan, and whether drives, data and device are what it takes; makes nothing.
 int dry_run(const Config& config) {
   const Plan plan = plan_run(config);
   print("{}", plan_table(plan));
   flush(stdout);
   check_plan(plan, engine_options_for(config));
+  check_names_data(config);
+  for (const DataFiles* files : {&config.train_data, &config.valid_data}) {
+    if (!files->paths.empty()) (void)TokenSource::open(*files, config.seq_len, config.model.vocab);
+  }
+  const DeviceKind kind = resolve_device(config.engine.device);
+  (void)make_device(
+      {.kind = kind == DeviceKind::cuda ? DeviceOptions::Kind::cuda : DeviceOptions::Kind::host});
   check_output();
   return kExitOk;
 }
 
 /// Everything that can be known to fail before the first step fails here.
 void check_before_training(const Config& config) {
-  if (config.train_data.paths.empty()) throw ConfigError("data.train", "names no file to train on");
+  check_names_data(config);
   const Plan plan = plan_run(config);
   check_plan(plan, engine_options_for(config));
   rehearse(needs_of(plan, config));
