@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "headrace/engine.h"
 #include "headrace/error.h"
 #include "tests/engine/toy_program.h"
@@ -104,6 +107,26 @@ TEST(Plan, ADriveWithTooLittleSpaceIsRefused) {
     FAIL() << "accepted";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.tier, "nvme");
+  }
+}
+
+TEST(Plan, ADriveFilledByAKilledRunSaysHowToEmptyIt) {
+  test::TempDir dir;
+  const std::string left = dir.path() + "/headrace-killed";
+  std::filesystem::create_directory(left);
+  std::ofstream(left + "/owner") << "pid=1\nstarted=1\n";
+  std::ofstream(left + "/weights") << "x";
+  std::filesystem::resize_file(left + "/weights", 3 << 20);
+  std::vector<UnitSpec> huge = {{"huge", {{"w", {int64_t{1} << 20, int64_t{1} << 22}}}}};
+  EngineOptions options = everything_nvme(dir.path());
+  options.device_memory = options.host_memory = ~uint64_t{0} / 2;
+  try {
+    check_plan(make_plan(options, huge), options);
+    FAIL() << "accepted";
+  } catch (const OutOfMemory& error) {
+    const std::string remedy =
+        "`headrace doctor --clean " + dir.path() + "` removes 3.0 MiB that killed runs left";
+    EXPECT_NE(std::string(error.what()).find(remedy), std::string::npos) << error.what();
   }
 }
 
