@@ -18,16 +18,17 @@ std::string mib(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", double(bytes) / double(1u << 20));
 }
 
-/// What takes most on the tier, and what to change.
+/// What takes most on the tier beside what follows the budget itself, and the key that changes it.
 std::string remedy(const Plan& plan, Tier tier, const std::string& budget_key) {
   const PlanItem* largest = nullptr;
   for (const PlanItem& item : plan.items) {
-    if (item.tier == tier && (!largest || item.bytes > largest->bytes)) largest = &item;
+    if (item.tier == tier && item.key != budget_key && (!largest || item.bytes > largest->bytes))
+      largest = &item;
   }
   const uint64_t wanted = plan.total(tier);
   std::string text = fmt::format("raise {} to at least {} ({})", budget_key, wanted, mib(wanted));
   if (largest)
-    text += fmt::format(", or change {}: {} take {}", largest->key, largest->what, mib(largest->bytes));
+    text += fmt::format(", or change {} ({}: {})", largest->key, largest->what, mib(largest->bytes));
   return text;
 }
 

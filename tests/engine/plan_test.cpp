@@ -82,7 +82,23 @@ TEST(Plan, OverTheHostBudgetNamesItsKey) {
     FAIL() << "a plan over budget was accepted";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.tier, "host");
-    EXPECT_NE(std::string(error.what()).find("offload.host_memory"), std::string::npos);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("raise offload.host_memory"), std::string::npos);
+    // 4 layers x 512 x 1024 parameters, 10 bytes each of lo, m and v.
+    EXPECT_NE(text.find(", or change offload.optimizer (optimizer state: 20.0 MiB)"), std::string::npos)
+        << text;
+  }
+}
+
+TEST(Plan, OverAHostBudgetOfStagingOnlyDoesNotOfferTheSameKeyTwice) {
+  test::TempDir dir;
+  EngineOptions options = everything_nvme(dir.path());
+  options.host_memory = 1;
+  try {
+    check_plan(make_plan(options, layers(4)), options);
+    FAIL() << "a plan over budget was accepted";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(std::string(error.what()).find("or change"), std::string::npos) << error.what();
   }
 }
 
