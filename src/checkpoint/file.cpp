@@ -22,7 +22,12 @@ File File::create(const std::string& path) {
   return {path, O_WRONLY | O_CREAT | O_EXCL};
 }
 File File::open(const std::string& path) {
-  return {path, O_RDONLY};
+  // O_NONBLOCK: a pipe must not keep the program waiting for a writer.
+  File file(path, O_RDONLY | O_NONBLOCK);
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0) throw IoError("fstat", path, errno);
+  if (!S_ISREG(info.st_mode)) throw CorruptData(path, 0, "not a regular file");
+  return file;
 }
 File File::open_folder(const std::string& path) {
   return {path, O_RDONLY | O_DIRECTORY};

@@ -16,6 +16,7 @@ class File {
  public:
   /// A new file for writing; it must not exist.
   static File create(const std::string& path);
+  /// For reading; what is no regular file is CorruptData.
   static File open(const std::string& path);
   static File open_folder(const std::string& path);
   /// For reading and writing; keeps what is in it.

@@ -130,20 +130,22 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
 }
 
+/// A configuration that cannot be read is a mistake of the command line, hence no IoError.
 std::string read_regular_file(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   // Asked before it is opened: a pipe would keep the program waiting for a writer.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw Error(fmt::format("{} is {}, not a configuration file", path,
-                            std::filesystem::is_directory(status) ? "a folder" : "a pipe or device"));
+    throw ConfigError("",
+                      fmt::format("{} is {}, not a configuration file", path,
+                                  std::filesystem::is_directory(status) ? "a folder" : "a pipe or device"));
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw IoError("open", path, errno);
+  if (!file) throw ConfigError("", IoError("open", path, errno).what());
   std::ostringstream text;
   // An empty file sets failbit on `text` and is a configuration of defaults.
   text << file.rdbuf();
-  if (file.bad()) throw IoError("read", path, errno ? errno : EIO);
+  if (file.bad()) throw ConfigError("", IoError("read", path, errno ? errno : EIO).what());
   return text.str();
 }
 

@@ -33,8 +33,8 @@ struct LoadedConfig {
   [[noreturn]] void rethrow(const ConfigError& error) const;
 };
 
-/// `sets` are "table.key=value": the value is TOML, and what is not TOML is a text. Throws ConfigError or
-/// IoError.
+/// `sets` are "table.key=value": the value is TOML, and what is not TOML is a text. Throws ConfigError,
+/// also when the file cannot be read.
 LoadedConfig load_config(const std::string& path, std::span<const std::string> sets);
 LoadedConfig parse_config(std::string_view text, const std::string& name, std::span<const std::string> sets);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/byte_text.h"
@@ -116,6 +117,25 @@ std::vector<std::string> read_texts(const Key& key, const toml::node& node) {
   return texts;
 }
 
+/// Asked of the JSON writer, which manifests of saved runs go through.
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+/// All texts of a configuration are paths.
+void check_path(const Key& key, const std::string& path) {
+  if (path.find('\0') != std::string_view::npos)
+    refuse(key, "holds the character NUL, which no path can have");
+  if (!is_utf8(path)) {
+    refuse(key, "is not UTF-8 text: rename the folder or file, or reach it by a link with such a name");
+  }
+}
+
 /// Reads a node into the field of a key, or throws.
 struct Reader {
   const Key& key;
@@ -159,9 +179,14 @@ struct Reader {
     const auto value = node.value_exact<std::string>();
     if (!value) refuse_type(key, node);
     if (value->empty()) refuse(key, "is empty");
+    check_path(key, *value);
     field.at(config) = *value;
   }
-  void operator()(const TextListField& field) const { field.set(config, read_texts(key, node)); }
+  void operator()(const TextListField& field) const {
+    std::vector<std::string> texts = read_texts(key, node);
+    for (const std::string& text : texts) check_path(key, text);
+    field.set(config, std::move(texts));
+  }
   void operator()(const BytesField& field) const {
     const uint64_t value = read_bytes();
     if (value < field.min || value > field.max || value % field.multiple_of != 0) {

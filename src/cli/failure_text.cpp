@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <exception>
 #include <new>
 #include <system_error>
 
@@ -37,23 +38,32 @@ std::string address_space_text() {
                      readable_bytes(double(limit.rlim_cur)));
 }
 
+/// The limit of the process that is the reason, and how to raise it; empty when none is.
+std::string limit_text(const std::exception& error) {
+  if (const auto* io = dynamic_cast<const IoError*>(&error)) {
+    return io->error_code == EAGAIN ? "" : limit_behind(io->error_code);
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    return limit_behind(system->code().value());
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string failure_text(const std::exception& error) {
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& cause) {
+    return error.what() + limit_text(cause);
+  }
   if (dynamic_cast<const std::bad_alloc*>(&error)) {
     return fmt::format(
         "out of host memory outside the planned budgets: {}lower offload.host_memory, "
         "device.memory, or nvme.chunk_bytes and nvme.queue_depth",
         address_space_text());
   }
-  const std::string text = error.what();
-  if (const auto* io = dynamic_cast<const IoError*>(&error)) {
-    return io->error_code == EAGAIN ? text : text + limit_behind(io->error_code);
-  }
-  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
-    return text + limit_behind(system->code().value());
-  }
-  return text;
+  return error.what() + limit_text(error);
 }
 
 }  // namespace headrace::cli

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/stop_signal.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <string_view>
 
 namespace headrace::cli {
 namespace {
@@ -16,6 +19,10 @@ bool is_ignored(int number) {
 
 void on_signal(int number) {
   stop_signal = number;
+  constexpr std::string_view kNotice =
+      "\nheadrace: stopping in order; another signal ends at once, without saving\n";
+  // Nothing can be done about a terminal that is gone.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kNotice.data(), kNotice.size());
   // Whichever comes next has its usual effect.
   for (const int other : kStopSignals) {
     if (!is_ignored(other)) std::signal(other, SIG_DFL);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -178,6 +179,21 @@ TEST(Damage, MissingManifest) {
                  "manifest.json is missing");
   expect_skipped([](const std::string& run) { fs::remove(run + "/manifest.crc32c"); },
                  "manifest.crc32c is missing");
+}
+
+TEST(Damage, PipesAndFoldersInPlaceOfFilesAreNotWaitedFor) {
+  for (const char* name : {"/manifest.json", "/manifest.crc32c", "/config.toml", "/unit-0001.bin"}) {
+    const auto with_pipe = [name](const std::string& run) {
+      fs::remove(run + name);
+      ASSERT_EQ(::mkfifo((run + name).c_str(), 0600), 0);
+    };
+    const auto with_folder = [name](const std::string& run) {
+      fs::remove(run + name);
+      fs::create_directory(run + name);
+    };
+    expect_skipped(with_pipe, "not a regular file");
+    expect_skipped(with_folder, "not a regular file");
+  }
 }
 
 TEST(Damage, TamperedManifest) {

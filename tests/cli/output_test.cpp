@@ -70,6 +70,18 @@ TEST(FailureText, NamesTheLimitBehindAnErrno) {
   EXPECT_EQ(failure_text(Error("plain")), "plain");
 }
 
+TEST(FailureText, NamesTheLimitBehindTheCauseOfAnError) {
+  try {
+    try {
+      throw IoError("write", "/x", EFBIG);
+    } catch (const IoError&) {
+      std::throw_with_nested(Error("saved elsewhere"));
+    }
+  } catch (const Error& error) {
+    EXPECT_THAT(failure_text(error), AllOf(::testing::StartsWith("saved elsewhere"), HasSubstr("ulimit -f")));
+  }
+}
+
 TEST(FailureText, OfABareOutOfMemoryNamesTheKeys) {
   EXPECT_THAT(failure_text(std::bad_alloc()),
               AllOf(HasSubstr("out of host memory"), HasSubstr("nvme.chunk_bytes and nvme.queue_depth")));

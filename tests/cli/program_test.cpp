@@ -43,6 +43,8 @@ TEST_F(Program, UsageErrorsEndWithTwoAndOneLine) {
            {"train", path("run.toml"), "--bogus"},
            {"train", path("run.toml"), "--set", "train.stesp=1"},
            {"train", path("bad.toml")},
+           {"train", path("absent.toml")},
+           {"train", path("nvme")},
            {"plan", path("run.toml"), "--set", "model.heads=3"},
            {"plan", path("run.toml"), "--set", "model=3"},
            {"generate", path("saved"), "--prompt", "x", "--temperature", "-1"},
@@ -60,7 +62,6 @@ TEST_F(Program, UsageErrorsEndWithTwoAndOneLine) {
 TEST_F(Program, FailuresEndWithOneAndOneLine) {
   write_config("run.toml");
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"train", path("absent.toml")},
            {"generate", path("saved"), "--prompt", "x"},
            {"plan", path("run.toml"), "--set", "device.memory=1MiB", "--set", "train.micro_batch=64"},
            {"doctor", path("absent")}}) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "headrace/engine.h"
 #include "headrace/error.h"
 #include "tests/engine/toy_program.h"
@@ -79,7 +82,23 @@ TEST(Plan, OverTheHostBudgetNamesItsKey) {
     FAIL() << "a plan over budget was accepted";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.tier, "host");
-    EXPECT_NE(std::string(error.what()).find("offload.host_memory"), std::string::npos);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("raise offload.host_memory"), std::string::npos);
+    // 4 layers x 512 x 1024 parameters, 10 bytes each of lo, m and v.
+    EXPECT_NE(text.find(", or change offload.optimizer (optimizer state: 20.0 MiB)"), std::string::npos)
+        << text;
+  }
+}
+
+TEST(Plan, OverAHostBudgetOfStagingOnlyDoesNotOfferTheSameKeyTwice) {
+  test::TempDir dir;
+  EngineOptions options = everything_nvme(dir.path());
+  options.host_memory = 1;
+  try {
+    check_plan(make_plan(options, layers(4)), options);
+    FAIL() << "a plan over budget was accepted";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(std::string(error.what()).find("or change"), std::string::npos) << error.what();
   }
 }
 
@@ -104,6 +123,26 @@ TEST(Plan, ADriveWithTooLittleSpaceIsRefused) {
     FAIL() << "accepted";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.tier, "nvme");
+  }
+}
+
+TEST(Plan, ADriveFilledByAKilledRunSaysHowToEmptyIt) {
+  test::TempDir dir;
+  const std::string left = dir.path() + "/headrace-killed";
+  std::filesystem::create_directory(left);
+  std::ofstream(left + "/owner") << "pid=1\nstarted=1\n";
+  std::ofstream(left + "/weights") << "x";
+  std::filesystem::resize_file(left + "/weights", 3 << 20);
+  std::vector<UnitSpec> huge = {{"huge", {{"w", {int64_t{1} << 20, int64_t{1} << 22}}}}};
+  EngineOptions options = everything_nvme(dir.path());
+  options.device_memory = options.host_memory = ~uint64_t{0} / 2;
+  try {
+    check_plan(make_plan(options, huge), options);
+    FAIL() << "accepted";
+  } catch (const OutOfMemory& error) {
+    const std::string remedy =
+        "`headrace doctor --clean " + dir.path() + "` removes 3.0 MiB that killed runs left";
+    EXPECT_NE(std::string(error.what()).find(remedy), std::string::npos) << error.what();
   }
 }
 
