@@ -38,8 +38,10 @@ std::string model_text(const ModelConfig& model) {
 void check_same_model(const SavedRun& run, const ModelConfig& model) {
   const std::string text = model_text(model);
   if (run.state().model == text) return;
-  throw ConfigError("model", fmt::format("the saved run {} is of another model ({} instead of {})",
-                                         run.folder(), run.state().model, text));
+  throw ConfigError(
+      "model", fmt::format("the saved run {} is of another model ({} instead of {}); keep the model keys "
+                           "that it was trained with",
+                           run.folder(), run.state().model, text));
 }
 
 void add_units(SavedRunWriter& writer, Engine& engine) {
