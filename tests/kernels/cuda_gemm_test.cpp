@@ -19,9 +19,10 @@ class CudaGemm : public testing::Test {
   }
   Stream& stream() { return device_->compute(); }
 
-  /// With operands `shift` bytes beyond aligned addresses.
-  void multiply(GemmOperands& host, size_t shift = 0) {
+  /// With operands `shift` bytes beyond aligned addresses, all of them `gap` bytes further on.
+  void multiply(GemmOperands& host, size_t shift = 0, size_t gap = 0) {
     region_->reset();
+    region_->take(gap);
     Gemm g = host.g;
     g.a = region_->put(host.a, shift);
     g.b = region_->put(host.b, shift);
@@ -71,7 +72,7 @@ TEST_F(CudaGemm, BiasOfALaterCallIsTheOneThatCounts) {
     EXPECT_GT(operands.out[0], 50.0);
     operands.out = kept;
     operands.bias = bias;
-    multiply(operands);
+    multiply(operands, 0, 1 << 16);
   });
 }
 
