@@ -106,6 +106,8 @@ enum class DeviceChoice : uint8_t { automatic, cuda, host };
 /// kernels for. `cuda` is cuda on a machine without a GPU too (a plan can be made there, an Engine cannot);
 /// in a build without kernels for GPUs it throws DeviceError.
 DeviceKind resolve_device(DeviceChoice choice);
+/// Throws DeviceError when an Engine with this choice would find no device here; takes no memory.
+void check_device(DeviceChoice choice);
 
 struct NvmeOptions {
   std::vector<std::string> paths;  ///< units are dealt to them in turn

@@ -18,7 +18,6 @@
 #include "cli/report.h"
 #include "cli/stop_signal.h"
 #include "data/token_source.h"
-#include "device/device.h"
 
 namespace headrace::cli {
 namespace {
@@ -100,9 +99,7 @@ int dry_run(const Config& config) {
   for (const DataFiles* files : {&config.train_data, &config.valid_data}) {
     if (!files->paths.empty()) (void)TokenSource::open(*files, config.seq_len, config.model.vocab);
   }
-  const DeviceKind kind = resolve_device(config.engine.device);
-  (void)make_device(
-      {.kind = kind == DeviceKind::cuda ? DeviceOptions::Kind::cuda : DeviceOptions::Kind::host});
+  check_device(config.engine.device);
   check_output();
   return kExitOk;
 }

@@ -39,6 +39,10 @@ DeviceKind resolve_device(DeviceChoice choice) {
   return resolve_device(kind_of(choice));
 }
 
+void check_device(DeviceChoice choice) {
+  (void)make_device({.kind = kind_of(choice), .memory_bytes = 0});
+}
+
 class Engine::Impl {
  public:
   Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_in);
