@@ -38,7 +38,7 @@ install(FILES ${PROJECT_BINARY_DIR}/headraceConfig.cmake ${PROJECT_BINARY_DIR}/h
 file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 set(pc_cuda)
 if(HEADRACE_HAVE_CUDA)
-  set(pc_cuda "-L${CUDAToolkit_LIBRARY_DIR} -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lrt -ldl")
+  set(pc_cuda "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl")
 endif()
 if(HEADRACE_HAVE_NCCL)
   string(PREPEND pc_cuda "-Wl,--as-needed ${HEADRACE_NCCL_LIBRARY} ")
