@@ -25,8 +25,8 @@ void* open_library() {
   if (!library) library = dlopen(HEADRACE_CUBLASLT_PATH, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
   throw DeviceError("cuBLASLt, which multiplies matrices on a GPU, cannot be loaded (" + reason +
-                    "): install cuBLAS " HEADRACE_TEXT(CUBLAS_VER_MAJOR) ", put its folder into LD_LIBRARY_PATH, "
-                    "or set device.kind = \"host\"");
+                    "): install cuBLAS " HEADRACE_TEXT(CUBLAS_VER_MAJOR) ", put its folder into "
+                    "LD_LIBRARY_PATH, or set device.kind = \"host\"");
 }
 
 template <class Function>

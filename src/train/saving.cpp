@@ -2,6 +2,8 @@
 #include "train/saving.h"
 
 #include <fmt/format.h>
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <vector>
@@ -79,7 +81,11 @@ void initialize_run(Engine& engine, const Model& model, uint64_t seed, DType pre
         const int64_t end = std::min(tile.first + tile.elems, segments[s].offset + segments[s].elems);
         if (begin >= end) continue;
         values.resize(size_t(end - begin));
-        model.initialize(unit, s, seed, begin - segments[s].offset, values);
+        // Every element is a function of its place, so any cut gives the same values.
+        tbb::parallel_for(tbb::blocked_range<size_t>(0, values.size(), 4096), [&](const auto& part) {
+          model.initialize(unit, s, seed, begin - segments[s].offset + int64_t(part.begin()),
+                           std::span(values).subspan(part.begin(), part.size()));
+        });
         set_master(tile, begin - tile.first, values, precision);
       }
     });
