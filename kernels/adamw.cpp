@@ -6,10 +6,10 @@
 
 namespace headrace::kernels {
 
-void adamw(Stream& stream, const AdamwSpan& span) {
+void adamw(Stream& stream, std::span<const AdamwSpan> spans) {
   HEADRACE_CHECK(stream.kind() != DeviceKind::host, "the host's updates are made by adam::Workers");
   on_device(
-      stream, [] {}, [&](auto on) { cuda::adamw(on, span); });
+      stream, [] {}, [&](auto on) { cuda::adamw(on, spans); });
 }
 
 }  // namespace headrace::kernels

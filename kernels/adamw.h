@@ -3,6 +3,8 @@
 // formula and the order of its roundings, and whose bits it gives.
 #pragma once
 
+#include <span>
+
 #include "headrace/adam.h"
 #include "kernels/gemm.h"
 
@@ -20,6 +22,7 @@ struct AdamwSpan {
 };
 
 /// On a stream of an accelerator; on the host device the optimizer's workers do this (HEADRACE_CHECK).
-void adamw(Stream&, const AdamwSpan&);
+/// Disjoint spans of one dtype; few launches for many of them.
+void adamw(Stream&, std::span<const AdamwSpan> spans);
 
 }  // namespace headrace::kernels

@@ -132,10 +132,9 @@ void bench_adamw(Bench& bench, MemoryTable& table) {
   const Operand m(DType::f32, kElems), v(DType::f32, kElems);
   const adam::StepScalars scalars = adam::make_scalars({.lr = 1e-4, .weight_decay = 0.1}, 3, 1.0);
   // Read: hi, lo, m, v and gradient, 14 bytes. Written: all but the gradient, 12.
-  table.add("adamw", 26.0 * kElems, [&] {
-    kernels::adamw(bench.stream(), {kElems, kType, hi.data(), lo.as<uint16_t>(), m.as<float>(), v.as<float>(),
-                                    gradient.data(), scalars});
-  });
+  const kernels::AdamwSpan span{kElems,        kType,         hi.data(),       lo.as<uint16_t>(),
+                                m.as<float>(), v.as<float>(), gradient.data(), scalars};
+  table.add("adamw", 26.0 * kElems, [&] { kernels::adamw(bench.stream(), {&span, 1}); });
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW of the cuda device: the update of headrace/adam.h with its roundings, in its order. Every operation
 // is written as one that rounds to nearest, so that nothing is contracted: the bits are those of the CPU.
+#include <algorithm>
+
+#include "headrace/error.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/elements.h"
 
@@ -115,9 +118,17 @@ __device__ __forceinline__ void update_state(const Update<T>& u, int64_t i, cons
   store_elems(u.v + i, narrow_elems<float>(v));
 }
 
+/// What one launch updates: a row of blocks each, as long as the longest needs.
+template <class T>
+struct Updates {
+  static constexpr int kMost = 32;  // arguments of a kernel are 4 KiB at most
+  Update<T> each[kMost];
+};
+
 /// Accesses of kN elements, then the count % kN elements that fill none, one by one.
 template <int kN, class T>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(Update<T> u) {
+__global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__ Updates<T> updates) {
+  const Update<T>& u = updates.each[blockIdx.y];
   const int64_t whole = u.count / kN;
   const int64_t first = int64_t(blockIdx.x) * (kAccesses * kThreads) + threadIdx.x;
   HeldState<T, kN> in[kAccesses];
@@ -135,28 +146,53 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(Update<T> u) {
   }
 }
 
+template <class T>
+Update<T> update_of(const AdamwSpan& span) {
+  return {.count = span.count,
+          .master = {static_cast<T*>(span.weights), span.lo},
+          .m = span.m,
+          .v = span.v,
+          .gradient = static_cast<const T*>(span.gradient),
+          .scalars = span.scalars};
+}
+
+template <class T>
+bool is_wide(const AdamwSpan& span) {
+  return aligned_to(kWide * sizeof(float), span.m, span.v) &&
+         aligned_to(kWide * sizeof(T), span.weights, span.gradient) &&
+         aligned_to(kWide * sizeof(uint16_t), span.lo);
+}
+
+template <class T>
+void update_spans(cudaStream_t stream, std::span<const AdamwSpan> spans) {
+  Updates<T> updates{};
+  bool wide = true;
+  int64_t longest = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    HEADRACE_CHECK(spans[i].dtype == spans[0].dtype, "spans of one launch have one type");
+    updates.each[i] = update_of<T>(spans[i]);
+    wide = wide && is_wide<T>(spans[i]);
+    longest = spans[i].count > longest ? spans[i].count : longest;
+  }
+  if (longest == 0) return;
+  with_width<kWide>(wide, [&](auto width) {
+    constexpr int kN = decltype(width)::value;
+    const int64_t per_block = int64_t(kAccesses) * kThreads * kN;
+    launch(
+        stream, adamw_kernel<kN, T>,
+        {.grid = dim3(blocks(ceil_div(longest, per_block)), unsigned(spans.size())), .block = dim3(kThreads)},
+        updates);
+  });
+}
+
 }  // namespace
 
-void adamw(cudaStream_t stream, const AdamwSpan& span) {
-  if (span.count == 0) return;
-  with_type(span.dtype, [&](auto type) {
-    using T = decltype(type);
-    const Update<T> update{.count = span.count,
-                           .master = {static_cast<T*>(span.weights), span.lo},
-                           .m = span.m,
-                           .v = span.v,
-                           .gradient = static_cast<const T*>(span.gradient),
-                           .scalars = span.scalars};
-    const bool wide = aligned_to(kWide * sizeof(float), span.m, span.v) &&
-                      aligned_to(kWide * sizeof(T), span.weights, span.gradient) &&
-                      aligned_to(kWide * sizeof(uint16_t), span.lo);
-    with_width<kWide>(wide, [&](auto width) {
-      constexpr int kN = decltype(width)::value;
-      const int64_t per_block = int64_t(kAccesses) * kThreads * kN;
-      launch(stream, adamw_kernel<kN, T>,
-             {.grid = dim3(blocks(ceil_div(span.count, per_block))), .block = dim3(kThreads)}, update);
-    });
-  });
+void adamw(cudaStream_t stream, std::span<const AdamwSpan> spans) {
+  while (!spans.empty()) {
+    const auto now = spans.first(std::min(spans.size(), size_t(Updates<float>::kMost)));
+    with_type(now[0].dtype, [&](auto type) { update_spans<decltype(type)>(stream, now); });
+    spans = spans.subspan(now.size());
+  }
 }
 
 }  // namespace headrace::kernels::cuda

@@ -60,6 +60,6 @@ size_t cross_entropy_scratch_bytes(int64_t rows);
 void cast(cudaStream_t, int64_t elems, DType from, const void* x, DType to, void* y);
 void round_and_sum_squares(cudaStream_t, int64_t elems, const float* x, DType to, void* y, double* tile_sums);
 
-void adamw(cudaStream_t, const AdamwSpan&);
+void adamw(cudaStream_t, std::span<const AdamwSpan> spans);
 
 }  // namespace headrace::kernels::cuda

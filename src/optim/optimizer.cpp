@@ -53,6 +53,7 @@ Optimizer::Optimizer(const Parts& parts, Arena& host_memory) : parts_(parts), wi
     longest = std::max(longest, ranges_.back().size());
   }
   jobs_.reserve(size_t(parts.shape.tiles) + longest);
+  spans_.reserve(jobs_.capacity());
   for (Window& window : windows_) {
     for (StateKind kind : kKinds) {
       Staged& staged = window.kinds[size_t(kind)];
@@ -223,17 +224,19 @@ void Optimizer::start_jobs_on_device() {
     return;
   }
   const DType precision = parts_.layouts[0].precision();
+  spans_.clear();
   for (const Job& job : jobs_) {
     const size_t first = size_t(job.begin) * dtype_bytes(precision);
-    kernels::adamw(compute, {.count = job.end - job.begin,
-                             .dtype = precision,
-                             .weights = job.tile.weights + first,
-                             .lo = job.tile.lo ? job.tile.lo + job.begin : nullptr,
-                             .m = job.tile.m + job.begin,
-                             .v = job.tile.v + job.begin,
-                             .gradient = job.gradient + first,
-                             .scalars = *job.scalars});
+    spans_.push_back({.count = job.end - job.begin,
+                      .dtype = precision,
+                      .weights = job.tile.weights + first,
+                      .lo = job.tile.lo ? job.tile.lo + job.begin : nullptr,
+                      .m = job.tile.m + job.begin,
+                      .v = job.tile.v + job.begin,
+                      .gradient = job.gradient + first,
+                      .scalars = *job.scalars});
   }
+  kernels::adamw(compute, spans_);
   jobs_.clear();
 }
 

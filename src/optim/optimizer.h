@@ -14,6 +14,7 @@
 
 #include "device/device.h"
 #include "headrace/adam.h"
+#include "kernels/adamw.h"
 #include "optim/decay_ranges.h"
 #include "swap/residency.h"
 #include "swap/wait_clock.h"
@@ -102,6 +103,7 @@ class Optimizer {
   std::vector<Window> windows_;
   std::vector<std::vector<DecayRange>> ranges_;
   std::vector<Job> jobs_;
+  std::vector<kernels::AdamwSpan> spans_;  ///< jobs_ for an accelerator
   uint64_t adam_ns_ = 0;
 };
 

@@ -90,8 +90,15 @@ TEST_P(PointwiseOnGpu, AdamwHasTheHostsBits) {
   const auto count = static_cast<size_t>(n);
   twins.run([&](Side& on) {
     if (on.kind() == DeviceKind::cuda) {
-      return kernels::adamw(on.stream(), {n, dtype(), on.at(w), lower.empty() ? nullptr : on.at<uint16_t>(lo),
-                                          on.at<float>(m), on.at<float>(v), on.at(grad), scalars});
+      const kernels::AdamwSpan span{n,
+                                    dtype(),
+                                    on.at(w),
+                                    lower.empty() ? nullptr : on.at<uint16_t>(lo),
+                                    on.at<float>(m),
+                                    on.at<float>(v),
+                                    on.at(grad),
+                                    scalars};
+      return kernels::adamw(on.stream(), {&span, 1});
     }
     const adam::Gradient gradient{on.at(grad), dtype()};
     const std::span<float> m_span(on.at<float>(m), count), v_span(on.at<float>(v), count);

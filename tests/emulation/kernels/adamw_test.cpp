@@ -60,16 +60,20 @@ struct DeviceState {
         gradient(s.gradient, shift) {}
   void update(cudaStream_t stream, const adam::StepScalars& s) { update(stream, s, 0, weights.size()); }
   void update(cudaStream_t stream, const adam::StepScalars& s, size_t first, size_t count) {
+    const AdamwSpan one = span(s, first, count);
+    cuda::adamw(stream, {&one, 1});
+  }
+  AdamwSpan span(const adam::StepScalars& s, size_t first, size_t count) {
     const bool split = weights.dtype() == kBf16;
     const size_t at = first * dtype_bytes(weights.dtype());
-    cuda::adamw(stream, {.count = int64_t(count),
-                         .dtype = weights.dtype(),
-                         .weights = weights.data() + at,
-                         .lo = split ? reinterpret_cast<uint16_t*>(lo.data()) + first : nullptr,
-                         .m = m.floats() + first,
-                         .v = v.floats() + first,
-                         .gradient = gradient.data() + at,
-                         .scalars = s});
+    return {.count = int64_t(count),
+            .dtype = weights.dtype(),
+            .weights = weights.data() + at,
+            .lo = split ? reinterpret_cast<uint16_t*>(lo.data()) + first : nullptr,
+            .m = m.floats() + first,
+            .v = v.floats() + first,
+            .gradient = gradient.data() + at,
+            .scalars = s};
   }
 
   DeviceTensor weights, lo, m, v, gradient;
@@ -104,6 +108,30 @@ TEST(CudaAdamw, HasTheBitsOfTheCpu) {
           expect_same_bits(stream, got, want);
         }
       }
+    }
+  }
+}
+
+TEST(CudaAdamw, ManySpansInOneCallAreManyCalls) {
+  EmulatedStream stream;
+  // More than a launch takes, of lengths that need no, one and several blocks; each with its own decay.
+  const auto count_of = [](size_t i) { return i % 5 == 0 ? size_t(0) : i % 7 == 3 ? size_t(4100) : 13 * i; };
+  for (const DType dtype : {kF32, kBf16}) {
+    std::vector<State> want;
+    std::vector<DeviceState> got;
+    for (size_t i = 0; i < 40; ++i) {
+      want.emplace_back(dtype, count_of(i), Values::usual);
+      got.emplace_back(want[i], 0);
+    }
+    std::vector<AdamwSpan> spans;
+    for (size_t i = 0; i < 40; ++i) {
+      spans.push_back(got[i].span(scalars(5, 0.01 * double(i)), 0, count_of(i)));
+      want[i].update(scalars(5, 0.01 * double(i)));
+    }
+    cuda::adamw(stream, spans);
+    for (size_t i = 0; i < 40; ++i) {
+      SCOPED_TRACE(testing::Message() << dtype_name(dtype) << " " << i);
+      expect_same_bits(stream, got[i], want[i]);
     }
   }
 }
