@@ -11,6 +11,8 @@ namespace headrace::kernels {
 /// out [batch*seq, heads * head_dim]; lse fp32 [batch, heads, seq] (log of the softmax denominator).
 /// Query head h reads kv head h / (heads / kv_heads). scale multiplies q.k (1/sqrt(head_dim) as a rule).
 ///
+/// On tensor cores, scale * q.k must stay below 2^30 or so in magnitude.
+///
 /// Packed documents: with `cu_seqlens` a query attends to its own document only. cu_seqlens[documents + 1]
 /// (in device memory, ascending, from 0 to batch * seq) are the rows at which documents begin; every multiple
 /// of seq is among them, so that no document crosses from one sequence into the next.

@@ -69,7 +69,7 @@ class GpuCheck:
             result.update(outcome="failed", reason=f"{type(error).__name__}: {error}")
         return {**result, "seconds": round(time.monotonic() - begin, 1)}
 
-    def run(self, chosen):
+    def run(self, chosen, after_step):
         for step in chosen:
             print(f"[{self.elapsed():4.0f} s] {step.name} ...", flush=True)
             if step is not steps.STEPS[0]:
@@ -80,6 +80,7 @@ class GpuCheck:
             print(f"         {result['outcome']} in {result['seconds']:.1f} s{reason}", flush=True)
             if step is steps.STEPS[0] and not self.gpu:
                 return
+            after_step()
 
     def document(self):
         commit = ""
@@ -139,7 +140,7 @@ def parse():
                         help="a build of this source, or a packed one (default: HEADRACE_BUILD, or one is made)")
     parser.add_argument("--out", type=pathlib.Path, default=steps.ROOT / "bench" / "results", metavar="DIR",
                         help="where gpu_check.json and gpu_check.md go")
-    parser.add_argument("--minutes", type=float, default=8, help="for everything")
+    parser.add_argument("--minutes", type=float, default=8, help="for everything (default: 8)")
     parser.add_argument("--only", action="append", metavar="STEP", help="only this step; may be given several times")
     parser.add_argument("--torch-python", help="Python that has PyTorch (default: the first one in PATH)")
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE", help="pack what is needed of --build, and stop")
@@ -151,6 +152,16 @@ def parse():
     if options.build and not options.build.exists():
         parser.error(f"--build {options.build}: no such folder or file")
     return options
+
+
+def write_report(check, folder):
+    document = check.document()
+    document["bars"] = report.bars(document)
+    text = report.markdown(document)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gpu_check.json").write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "gpu_check.md").write_text(text)
+    return text
 
 
 def main():
@@ -166,17 +177,12 @@ def main():
     if options.build and options.build.is_file():
         options.build = unpacked(options.build)
     check = GpuCheck(options)
-    check.run(chosen)
+    # After every step: a machine that is taken away leaves what was found so far.
+    check.run(chosen, lambda: write_report(check, options.out))
     if not check.gpu:
         print("gpu_check: this machine has no GPU that CUDA can use; nothing was checked", file=sys.stderr)
         return 1
-    document = check.document()
-    document["bars"] = report.bars(document)
-    text = report.markdown(document)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "gpu_check.json").write_text(json.dumps(document, indent=1) + "\n")
-    (options.out / "gpu_check.md").write_text(text)
-    print("\n" + text + f"\nwritten: {options.out / 'gpu_check.md'}")
+    print("\n" + write_report(check, options.out) + f"\nwritten: {options.out / 'gpu_check.md'}")
     return 0 if all(r["outcome"] in ("passed", "not here") for r in check.results if r["kind"] == "check") else 1
 
 

@@ -4,6 +4,7 @@
 Used by placements.py and tokens_curve.py. Standard library only.
 """
 import array
+import ctypes
 import json
 import os
 import pathlib
@@ -12,6 +13,12 @@ import signal
 import subprocess
 import sys
 import time
+
+
+def end_with_parent():
+    """Of a child, before it starts: nothing that hangs may keep a GPU after whoever waited for it was killed."""
+    death_signal = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+    ctypes.CDLL(None).prctl(death_signal, signal.SIGKILL, 0, 0, 0)
 
 
 class Failed(Exception):
@@ -40,14 +47,18 @@ def run(command, limit, env=None, accept=(0,)):
     name = pathlib.Path(command[1] if command[0] == sys.executable else command[0]).name
     try:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+                                   preexec_fn=end_with_parent)
     except OSError as error:
         raise Failed(f"{command[0]}: {error.strerror}") from None
     try:
         out, err = process.communicate(timeout=max(limit, 1))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
+        try:
+            out, err = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:  # held by the driver: what it does no longer matters
+            raise Failed(f"{name}: no end within {limit:.0f} s, not even when killed") from None
         raise Failed(f"{name}: no end within {limit:.0f} s; {last_lines(out + err)}") from None
     if process.returncode not in accept:
         raise Failed(f"{name} ended with {process.returncode}: {last_lines(out + err)}", output=out)
@@ -95,7 +106,8 @@ def train_until(program, folder, tables, steps, limit):
     command = [str(program), "train", str(config_in(folder, tables))]
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   preexec_fn=end_with_parent)
     end = time.monotonic() + limit
     try:
         while len(train_lines(folder)) < steps and time.monotonic() < end:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the cuda device: same arguments and meaning as the functions of kernels/*.h, enqueued on a
 // CUDA stream. Called by the dispatch files only. Results are the same bits on every run: sums have a fixed
-// order, which depends on shapes only, and no floating-point atomics are used.
+// order, which depends on shapes and on whether addresses are multiples of 16 bytes (of planned memory, they
+// are by shape), and no floating-point atomics are used.
 #pragma once
 
 #include "kernels/adamw.h"

@@ -132,7 +132,9 @@ void set(const Gemm& g, const Preference& preference, cublasLtMatmulPreferenceAt
         "MatmulPreferenceSetAttribute");
 }
 
-Description description_of(const Gemm& g) {
+/// The heuristic takes the bias's alignment from its address: it gets the promised one, run() sets the
+/// address.
+Description description_of(const Gemm& g, bool wide) {
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), g, "MatmulDescCreate");
   Description description(made);
@@ -142,7 +144,8 @@ Description description_of(const Gemm& g) {
   if (g.bias) {
     set(g, description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(g, description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
-    set(g, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    const uintptr_t alignment = wide ? kWideBytes : dtype_bytes(g.in);
+    set(g, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(alignment));
   }
   return description;
 }
@@ -165,7 +168,7 @@ Preference preference_of(const Gemm& g, bool wide) {
 }
 
 Product make_product(cublasLtHandle_t library, const Gemm& g, bool wide) {
-  Product product{.description = description_of(g),
+  Product product{.description = description_of(g, wide),
                   .a = g.trans_b ? layout(g, g.in, g.k, g.n, g.ldb) : layout(g, g.in, g.n, g.k, g.ldb),
                   .b = g.trans_a ? layout(g, g.in, g.m, g.k, g.lda) : layout(g, g.in, g.k, g.m, g.lda),
                   .c = layout(g, g.out, g.n, g.m, g.ldc),

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "headrace/error.h"
 #include "kernels/cuda/check.h"
 
 namespace headrace::kernels::cuda {
@@ -53,6 +54,7 @@ constexpr int64_t ceil_div(int64_t n, int64_t d) {
 }
 /// Grids are 32 bit wide in x.
 inline unsigned blocks(int64_t n) {
+  HEADRACE_CHECK(n > 0 && n <= INT32_MAX, "a grid has between one and 2^31 - 1 blocks");
   return unsigned(n);
 }
 

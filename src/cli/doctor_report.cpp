@@ -124,6 +124,9 @@ std::vector<Finding> gpus() {
     findings.push_back(std::move(finding));
   }
   if (!findings.empty()) return findings;
+  if (const std::string trouble = gpu_trouble(); !trouble.empty())
+    return {
+        {"gpu", FindingState::warn, trouble, "update or repair the driver; nothing, to compute on the CPU"}};
   if (built_with_cuda()) {
     return {
         {"gpu", FindingState::missing, fmt::format("none is visible; built with {}", cuda_build_info()),

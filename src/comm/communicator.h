@@ -18,8 +18,8 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
 
-  /// full [world_size * shard_bytes] = all ranks' shards in rank order. In stream order; shard may lie in
-  /// full.
+  /// full [world_size * shard_bytes] = all ranks' shards in rank order. In stream order; shard lies
+  /// outside full or at this rank's place in it.
   virtual void all_gather(Stream&, const void* shard, size_t shard_bytes, void* full) = 0;
   /// shard [elems / world_size] = this rank's part of the sum over ranks, added in fp32 in rank order.
   virtual void reduce_scatter(Stream&, const float* full, size_t elems, float* shard) = 0;

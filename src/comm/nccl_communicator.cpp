@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,6 +92,7 @@ class NcclCommunicator final : public Communicator {
   void all_gather(Stream& stream, const void* shard, size_t shard_bytes, void* full) override {
     if (shard_bytes == 0) return;
     check_group();
+    check_place(shard, full, shard_bytes);
     check_nccl(ncclAllGather(shard, full, shard_bytes, ncclUint8, comm_, stream_of(stream)), "ncclAllGather");
   }
 
@@ -99,6 +101,7 @@ class NcclCommunicator final : public Communicator {
     if (elems == 0) return;
     check_group();
     const size_t shard_elems = elems / size_t(world_size_);
+    check_place(shard, full, shard_elems * sizeof(float));
     check_nccl(ncclReduceScatter(full, shard, shard_elems, ncclFloat32, ncclSum, comm_, stream_of(stream)),
                "ncclReduceScatter");
   }
@@ -142,6 +145,16 @@ class NcclCommunicator final : public Communicator {
   }
 
   /// Throws what NCCL met since the last look, after which only aborting ends its kernels.
+  /// In place is exactly in place: NCCL allows no other overlap.
+  void check_place(const void* shard, const void* full, size_t shard_bytes) const {
+    const auto* const begin = static_cast<const std::byte*>(full);
+    const auto* const part = static_cast<const std::byte*>(shard);
+    const bool outside = std::less_equal<>()(part + shard_bytes, begin) ||
+                         std::less_equal<>()(begin + size_t(world_size_) * shard_bytes, part);
+    HEADRACE_CHECK(outside || part == begin + size_t(rank_) * shard_bytes,
+                   "a shard lies outside the full buffer or at its rank's place in it");
+  }
+
   void check_group() {
     if (!comm_) throw DeviceError("NCCL: the group was aborted");
     ncclResult_t state = ncclSuccess;

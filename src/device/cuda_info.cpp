@@ -45,6 +45,16 @@ std::vector<GpuInfo> list_gpus() {
   return gpus;
 }
 
+std::string gpu_trouble() {
+  int count = 0, driver = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess || error == cudaErrorNoDevice) return {};
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return {};  // none is installed
+  return fmt::format("the driver, of CUDA {}.{} (this build: {}.{}), answers: {} ({})", driver / 1000,
+                     driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
 std::string cuda_build_info() {
   std::string info = fmt::format("CUDA {}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 #ifdef CUBLAS_VER_MAJOR
@@ -71,6 +81,10 @@ std::string cuda_architectures() {
 }
 
 std::vector<GpuInfo> list_gpus() {
+  return {};
+}
+
+std::string gpu_trouble() {
   return {};
 }
 

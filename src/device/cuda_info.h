@@ -20,6 +20,10 @@ struct GpuInfo {
 /// Empty when there is no driver or no GPU: that is an answer, not an error.
 std::vector<GpuInfo> list_gpus();
 
+/// Why list_gpus() is empty although a driver is installed, or empty: the driver is older than the build's
+/// CUDA, or out of order.
+std::string gpu_trouble();
+
 /// What a build's code runs on: whether the architectures ("80-real,90", as in CMAKE_CUDA_ARCHITECTURES)
 /// serve a GPU of this compute capability. Machine code serves its major version from its minor one up, PTX
 /// everything newer, an "a" architecture itself only.

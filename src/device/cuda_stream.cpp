@@ -57,8 +57,8 @@ void CudaStream::launch(Entry& entry) {
     Entry& ready = *static_cast<Entry*>(given);
     ready.stream->perform(ready);
   };
-  enqueued_.store(entry.index + 1);
   check(cudaLaunchHostFunc(stream_.get(), run, &entry), "enqueuing of a task");
+  enqueued_.store(entry.index + 1);
 }
 
 void CudaStream::enqueue(Task task) {
@@ -147,8 +147,10 @@ void CudaStream::wait_done(uint64_t position) {
   HEADRACE_CHECK(!runs_a_task, "a task waits for its own stream");
   std::unique_lock lock(mutex_);
   while (!progress_.wait_for(lock, std::chrono::milliseconds(100), [&] { return is_done(position); })) {
+    lock.unlock();  // the driver may want its callback to end first
     const cudaError_t state = cudaStreamQuery(stream_.get());
     if (state != cudaErrorNotReady) check(state, "wait for room in a stream's queue");
+    lock.lock();
   }
 }
 

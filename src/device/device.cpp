@@ -18,6 +18,9 @@ constexpr const char* kElsewhere =
 std::unique_ptr<Device> make_cuda_device([[maybe_unused]] size_t memory_bytes) {
 #ifdef HEADRACE_HAVE_CUDA
   const std::vector<GpuInfo> gpus = list_gpus();
+  if (const std::string trouble = gpu_trouble(); gpus.empty() && !trouble.empty())
+    throw DeviceError("device.kind is \"cuda\" but no GPU can be used: " + trouble +
+                      "; update or repair the driver, or set device.kind = \"host\" to compute on the CPU");
   if (gpus.empty())
     throw DeviceError(
         "device.kind is \"cuda\" but no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set "

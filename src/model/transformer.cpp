@@ -183,7 +183,21 @@ void Transformer::logits(Stream& stream, StageWeights weights, int64_t rows, con
 
 }  // namespace
 
+/// What the device's kernels hold of a head at once. gpt2 on the host has no limit: nothing is rotated.
+void check_head_dim(const ModelConfig& config, DeviceKind device) {
+  constexpr int64_t kMostOnCuda = 256, kMostRotatedOnHost = 1024;
+  if (device == DeviceKind::host && config.family == Family::gpt2) return;
+  const int64_t most = device == DeviceKind::cuda ? kMostOnCuda : kMostRotatedOnHost;
+  const int64_t head_dim = config.hidden / config.heads;
+  if (head_dim <= most) return;
+  throw ConfigError(
+      "model.heads",
+      fmt::format("hidden / heads = {} is more than the {} that a head can have on {}; use more heads",
+                  head_dim, most, device == DeviceKind::cuda ? "a GPU" : "the host device"));
+}
+
 std::unique_ptr<Model> make_model(const ModelConfig& config, DType precision, DeviceKind device) {
+  check_head_dim(config, device);
   return std::make_unique<Transformer>(architecture_of(config), precision, device);
 }
 

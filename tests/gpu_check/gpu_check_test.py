@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -120,6 +121,20 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.outcome(is_not_here)["outcome"], "not here")
         self.assertEqual(self.outcome(lambda check, limit: json.loads("{"))["outcome"], "failed")
         self.assertIn("no time left", self.outcome(lambda check, limit: {}, minutes=0.01)["reason"])
+
+    def test_what_a_hanging_command_has_started_ends_with_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "pid"
+            inner = f"import runs; runs.run(['sh', '-c', 'echo $$ >{file}; exec sleep 60'], 60)"
+            code = f"import sys; sys.path.insert(0, {str(ROOT / 'bench' / 'gpu')!r}); {inner}"
+            with self.assertRaisesRegex(runs.Failed, "no end within"):
+                runs.run([sys.executable, "-B", "-c", code], 3)
+            status = pathlib.Path(f"/proc/{int(file.read_text())}/status")
+            for _ in range(100):  # killed at once, gone when somebody has waited for it
+                if not status.exists() or "State:\tZ" in status.read_text():
+                    return
+                time.sleep(0.05)
+            self.fail("it lives on")
 
     def test_a_command_that_hangs_is_ended(self):
         with self.assertRaisesRegex(runs.Failed, "no end within 1 s"):

@@ -98,6 +98,26 @@ void expect_refused(const std::string& key, const std::function<void(ModelConfig
   }
 }
 
+TEST(MakeModel, HeadsLargerThanTheDevicesKernelsHoldNameTheirKey) {
+  const auto refused = [](ModelConfig config, int64_t head_dim, DeviceKind device) {
+    config.heads = config.kv_heads = 2;
+    config.hidden = 2 * head_dim;
+    try {
+      (void)make_model(config, DType::bf16, device);
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key, "model.heads");
+      return true;
+    }
+    return false;
+  };
+  // kernels/cuda: 256; rotary of kernels/host: 1024.
+  EXPECT_TRUE(refused(tiny_llama(true), 258, DeviceKind::cuda));
+  EXPECT_TRUE(refused(tiny_gpt2(true), 258, DeviceKind::cuda));
+  EXPECT_TRUE(refused(tiny_llama(true), 1026, DeviceKind::host));
+  EXPECT_FALSE(refused(tiny_llama(true), 1024, DeviceKind::host));
+  EXPECT_FALSE(refused(tiny_gpt2(true), 1026, DeviceKind::host));
+}
+
 TEST(CheckModel, ImpossibleShapesNameTheirKey) {
   EXPECT_NO_THROW(check_model(tiny_llama(true)));
   EXPECT_NO_THROW(check_model(tiny_gpt2(true)));
