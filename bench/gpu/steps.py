@@ -129,6 +129,8 @@ def conformance(check, limit):
 
 
 def nccl(check, limit):
+    if "NCCL" not in check.command([check.build / "headrace", "--version"], limit):
+        raise NotHere("the build has no NCCL")
     return judged([google_test(check, name, "*", limit) for name in suite_programs() if "nccl" in name])
 
 

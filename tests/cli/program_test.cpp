@@ -83,6 +83,22 @@ TEST_F(Program, APlanOverBudgetNamesTheNumberAndTheKey) {
   EXPECT_FALSE(fs::exists(path("log")));  // nothing was started
 }
 
+TEST_F(Program, DryRunOpensTheDataAndMakesNothing) {
+  write_config("run.toml");
+  EXPECT_EQ(run({"train", path("run.toml"), "--dry-run"}).exit_code, 0);
+  const std::string absent = path("absent");
+  for (const std::string key : {"data.train", "data.valid"}) {
+    const Outcome outcome =
+        run({"train", path("run.toml"), "--dry-run", "--set", key + "=[\"" + absent + "\"]"});
+    EXPECT_EQ(outcome.exit_code, 1) << key;
+    EXPECT_THAT(outcome.err, HasSubstr(absent)) << key;
+  }
+  const Outcome none = run({"train", path("run.toml"), "--dry-run", "--set", "data.train=[]"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("data.train"));
+  EXPECT_FALSE(fs::exists(path("log")));
+}
+
 TEST_F(Program, PlanPrintsJson) {
   write_config("run.toml");
   const json plan = json::parse(run({"plan", path("run.toml"), "--json"}).out);
