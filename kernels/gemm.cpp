@@ -40,6 +40,20 @@ void linear_backward_weight(Stream& stream, const Linear& l, const void* dy, con
       [&](auto on) { cuda::linear_backward_weight(on, l, dy, x, dweight, dbias, scratch); });
 }
 
+void linear_gelu_forward(Stream& stream, const Linear& l, const void* x, const void* weight, const void* bias,
+                         void* z, void* y, Scratch scratch) {
+  on_device(
+      stream, [=] { host::linear_gelu_forward(l, x, weight, bias, z, y, scratch); },
+      [&](auto on) { cuda::linear_gelu_forward(on, l, x, weight, bias, z, y, scratch); });
+}
+
+void linear_gelu_backward_input(Stream& stream, const Linear& l, const void* dy, const void* weight,
+                                const void* z, void* dz, Scratch scratch) {
+  on_device(
+      stream, [=] { host::linear_gelu_backward_input(l, dy, weight, z, dz, scratch); },
+      [&](auto on) { cuda::linear_gelu_backward_input(on, l, dy, weight, z, dz, scratch); });
+}
+
 size_t linear_scratch_bytes(DeviceKind kind, const Linear& shape) {
   return bytes_on_device(
       kind, [&] { return host::linear_scratch_bytes(shape); },

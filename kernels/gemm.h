@@ -52,7 +52,17 @@ void linear_backward_input(Stream&, const Linear&, const void* dy, const void* w
 /// dW += dy^T x; dbias += column sums of dy when dbias is given
 void linear_backward_weight(Stream&, const Linear&, const void* dy, const void* x, float* dweight,
                             float* dbias, Scratch);
-/// Enough for all three.
+
+// A linear layer and the gelu (kernels/pointwise.h) after it. On GPUs gelu is the product's epilogue where
+// cuBLASLt has one (bf16, addresses and rows of multiples of 16 bytes): one pass over memory less, and y is
+// rounded once, from the sum in fp32. Elsewhere gelu is a pass of its own, from z as it was rounded.
+/// z = x W^T (+ bias), kept for backward; y = gelu(z). Both [rows, out].
+void linear_gelu_forward(Stream&, const Linear&, const void* x, const void* weight, const void* bias, void* z,
+                         void* y, Scratch);
+/// Of the linear layer whose input is gelu(z): dz = (dy W) gelu'(z), both [rows, in].
+void linear_gelu_backward_input(Stream&, const Linear&, const void* dy, const void* weight, const void* z,
+                                void* dz, Scratch);
+/// Enough for all five.
 size_t linear_scratch_bytes(DeviceKind kind, const Linear& shape);
 
 }  // namespace headrace::kernels

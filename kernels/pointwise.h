@@ -12,6 +12,7 @@ void swiglu_backward(Stream&, int64_t rows, int64_t cols, DType, const void* gat
                      void* dgate_up);
 
 /// tanh form (Hendrycks & Gimpel 2016): y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/// dx may be dy.
 void gelu_forward(Stream&, int64_t elems, DType, const void* x, void* y);
 void gelu_backward(Stream&, int64_t elems, DType, const void* x, const void* dy, void* dx);
 

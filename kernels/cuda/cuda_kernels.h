@@ -24,6 +24,10 @@ void linear_backward_input(cudaStream_t, const Linear&, const void* dy, const vo
                            Scratch);
 void linear_backward_weight(cudaStream_t, const Linear&, const void* dy, const void* x, float* dweight,
                             float* dbias, Scratch);
+void linear_gelu_forward(cudaStream_t, const Linear&, const void* x, const void* weight, const void* bias,
+                         void* z, void* y, Scratch);
+void linear_gelu_backward_input(cudaStream_t, const Linear&, const void* dy, const void* weight,
+                                const void* z, void* dz, Scratch);
 size_t linear_scratch_bytes(const Linear& shape);
 /// sums[cols] += column sums of x [rows, cols].
 void add_column_sums(cudaStream_t, int64_t rows, int64_t cols, DType, const void* x, float* sums, Scratch);

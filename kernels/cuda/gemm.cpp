@@ -5,20 +5,17 @@
 // Reproducible: only algorithms that add parts of a sum in fp32 and in a fixed order (or do not split it) are
 // taken, and the choice depends on the shape and on whether all addresses are multiples of 16 bytes, which
 // planned memory makes true or false by shape. fp32 is multiplied in fp32, not TF32.
-#include <cublasLt.h>
-
 #include <array>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <type_traits>
+#include <optional>
 #include <unordered_map>
 
 #include "headrace/error.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/cublaslt_objects.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/gelu_product.h"
 #include "kernels/cuda/product_rows.h"
-#include "kernels/linear_products.h"
 
 namespace headrace::kernels::cuda {
 namespace {
@@ -32,27 +29,27 @@ constexpr size_t kWorkspaceAlignment = 256;
 constexpr uintptr_t kWideBytes = 16;
 constexpr int kMaxGpus = 64;
 
-std::string text_of(const Gemm& g) {
-  return "matrix product of " + std::to_string(g.m) + " x " + std::to_string(g.n) + " x " +
-         std::to_string(g.k) + " (m, n, k), " + dtype_name(g.in) + " to " + dtype_name(g.out);
-}
+/// What happens to a product on its way out, beside the bias.
+enum class Gelu : uint8_t { none, forward, backward };
 
-void check(cublasStatus_t status, const Gemm& g, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(text_of(g) + ": cuBLASLt's " + call + " failed: " + cublasLtGetStatusString(status) +
-                    " (" + cublasLtGetStatusName(status) + ")");
-}
-
-template <class Handle, cublasStatus_t (*destroy)(Handle)>
-struct Destroy {
-  using pointer = Handle;
-  void operator()(Handle handle) const { (void)destroy(handle); }
+/// A product with its epilogue; z [m, n] has the row stride of C.
+struct Work {
+  Gemm g;
+  Gelu gelu = Gelu::none;
+  const void* z = nullptr;
 };
-template <class Handle, cublasStatus_t (*destroy)(Handle)>
-using Owner = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
-using Description = Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+cublasLtEpilogue_t epilogue_of(const Work& w) {
+  switch (w.gelu) {
+    case Gelu::forward:
+      return w.g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Gelu::backward:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Gelu::none:
+      break;
+  }
+  return w.g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
 
 /// Everything that the choice of an algorithm depends on.
 struct Shape {
@@ -60,6 +57,7 @@ struct Shape {
   int64_t m, n, k, lda, ldb, ldc;
   bool trans_a, trans_b, accumulate, bias, wide;
   DType in, out;
+  Gelu gelu;
   bool operator==(const Shape&) const = default;
 };
 
@@ -67,7 +65,7 @@ struct HashOfShape {
   size_t operator()(const Shape& s) const {
     uint64_t hash = 0;
     const int flags = s.trans_a | s.trans_b << 1 | s.accumulate << 2 | s.bias << 3 | s.wide << 4 |
-                      int(s.in) << 5 | int(s.out) << 6 | s.gpu << 7;
+                      int(s.in) << 5 | int(s.out) << 6 | int(s.gelu) << 7 | s.gpu << 9;
     for (const int64_t word : {s.m, s.n, s.k, s.lda, s.ldb, s.ldc, int64_t(flags)}) {
       hash = (hash ^ uint64_t(word)) * 0x9e3779b97f4a7c15u;
       hash ^= hash >> 29;
@@ -85,14 +83,23 @@ bool is_wide(const Gemm& g) {
          whole(g.bias, 0, g.in);
 }
 
-Shape shape_of(const Gemm& g, int gpu) {
-  return {
-      gpu,        g.m,  g.n,  g.k, g.lda, g.ldb, g.ldc, g.trans_a, g.trans_b, g.accumulate, g.bias != nullptr,
-      is_wide(g), g.in, g.out};
-}
-
-cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+Shape shape_of(const Work& w, int gpu) {
+  const Gemm& g = w.g;
+  return {gpu,
+          g.m,
+          g.n,
+          g.k,
+          g.lda,
+          g.ldb,
+          g.ldc,
+          g.trans_a,
+          g.trans_b,
+          g.accumulate,
+          g.bias != nullptr,
+          is_wide(g),
+          g.in,
+          g.out,
+          w.gelu};
 }
 
 /// Of the algorithm, not of what else a product may need.
@@ -108,44 +115,28 @@ size_t workspace_bytes(const Gemm& g) {
 struct Product {
   Description description;
   Layout a, b, c;
-  cublasLtMatmulAlgo_t algorithm;
+  std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< none where the library has none
 };
 
-Layout layout(const Gemm& g, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), uint64_t(rows), uint64_t(cols), stride), g,
-        "MatrixLayoutCreate");
-  return Layout(made);
-}
-
-template <class Value>
-void set(const Gemm& g, const Description& description, cublasLtMatmulDescAttributes_t name,
-         const Value& value) {
-  check(cublasLtMatmulDescSetAttribute(description.get(), name, &value, sizeof(value)), g,
-        "MatmulDescSetAttribute");
-}
-
-template <class Value>
-void set(const Gemm& g, const Preference& preference, cublasLtMatmulPreferenceAttributes_t name,
-         const Value& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference.get(), name, &value, sizeof(value)), g,
-        "MatmulPreferenceSetAttribute");
-}
-
-/// The heuristic takes the bias's alignment from its address: it gets the promised one, run() sets the
-/// address.
-Description description_of(const Gemm& g, bool wide) {
+/// The heuristic takes alignments from addresses: it gets the promised ones, run() sets the addresses.
+Description description_of(const Work& w, bool wide) {
+  const Gemm& g = w.g;
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), g, "MatmulDescCreate");
   Description description(made);
   // The library's first operand is our second.
   set(g, description, CUBLASLT_MATMUL_DESC_TRANSA, g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(g, description, CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(g, description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(w));
   if (g.bias) {
-    set(g, description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(g, description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
     const uintptr_t alignment = wide ? kWideBytes : dtype_bytes(g.in);
     set(g, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(alignment));
+  }
+  if (w.z) {
+    set(g, description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);
+    const uintptr_t alignment = kWideBytes;
+    set(g, description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, reinterpret_cast<const void*>(alignment));
   }
   return description;
 }
@@ -167,43 +158,57 @@ Preference preference_of(const Gemm& g, bool wide) {
   return preference;
 }
 
-Product make_product(cublasLtHandle_t library, const Gemm& g, bool wide) {
-  Product product{.description = description_of(g, wide),
+/// An epilogue that the library does not have for a shape is refused or has no algorithm.
+void choose_algorithm(cublasLtHandle_t library, const Work& w, bool wide, Product& product) {
+  const Gemm& g = w.g;
+  const Preference preference = preference_of(g, wide);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(library, product.description.get(), product.a.get(), product.b.get(),
+                                     product.c.get(), product.c.get(), preference.get(), 1, &best, &found);
+  if (w.gelu != Gelu::none && (status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0)) return;
+  check(status, g, "MatmulAlgoGetHeuristic");
+  if (found == 0) throw DeviceError(text_of(g) + ": cuBLASLt has no algorithm for it on this GPU");
+  check(best.state, g, "MatmulAlgoGetHeuristic");
+  product.algorithm = best.algo;
+}
+
+Product make_product(cublasLtHandle_t library, const Work& w, bool wide) {
+  const Gemm& g = w.g;
+  Product product{.description = description_of(w, wide),
                   .a = g.trans_b ? layout(g, g.in, g.k, g.n, g.ldb) : layout(g, g.in, g.n, g.k, g.ldb),
                   .b = g.trans_a ? layout(g, g.in, g.m, g.k, g.lda) : layout(g, g.in, g.k, g.m, g.lda),
                   .c = layout(g, g.out, g.n, g.m, g.ldc),
                   .algorithm = {}};
-  const Preference preference = preference_of(g, wide);
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(library, product.description.get(), product.a.get(), product.b.get(),
-                                       product.c.get(), product.c.get(), preference.get(), 1, &best, &found),
-        g, "MatmulAlgoGetHeuristic");
-  if (found == 0) throw DeviceError(text_of(g) + ": cuBLASLt has no algorithm for it on this GPU");
-  check(best.state, g, "MatmulAlgoGetHeuristic");
-  product.algorithm = best.algo;
+  choose_algorithm(library, w, wide, product);
   return product;
 }
 
 /// Made once for each shape that the process meets, never dropped. Thread-safe.
 class Products {
  public:
-  void run(cudaStream_t stream, const Gemm& g, std::byte* workspace) {
+  /// False, with nothing done, where the library has no algorithm with the epilogue.
+  bool run(cudaStream_t stream, const Work& w, std::byte* workspace) {
+    const Gemm& g = w.g;
     int gpu = 0;
     headrace::cuda::check(cudaGetDevice(&gpu), "look for a GPU");
     const std::lock_guard lock(mutex_);
     cublasLtHandle_t library = library_on(gpu, g);
-    const Shape shape = shape_of(g, gpu);
+    const Shape shape = shape_of(w, gpu);
     auto found = products_.find(shape);
     if (found == products_.end())
-      found = products_.emplace(shape, make_product(library, g, shape.wide)).first;
+      found = products_.emplace(shape, make_product(library, w, shape.wide)).first;
     const Product& product = found->second;
+    if (!product.algorithm) return false;
     if (g.bias) set(g, product.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    if (w.z) set(g, product.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, w.z);
     const float alpha = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
     check(cublasLtMatmul(library, product.description.get(), &alpha, g.b, product.a.get(), g.a,
                          product.b.get(), &beta, g.c, product.c.get(), g.c, product.c.get(),
-                         &product.algorithm, workspace, workspace_bytes(g), stream),
+                         &*product.algorithm, workspace, workspace_bytes(g), stream),
           g, "Matmul");
+    return true;
   }
 
  private:
@@ -252,7 +257,24 @@ void finish(cudaStream_t stream, const Gemm& g, const float* from, int64_t from_
                               .c_dtype = g.out});
 }
 
+bool fused(cudaStream_t stream, const Work& w, Scratch scratch) {
+  const Gemm& g = w.g;
+  if (g.in != DType::bf16 || g.out != DType::bf16 || g.m == 0 || g.n == 0 || g.k == 0) return false;
+  if (!is_wide(g) || reinterpret_cast<uintptr_t>(w.z) % kWideBytes != 0) return false;
+  HEADRACE_CHECK(!g.accumulate, "gelu of a sum that goes on");
+  HEADRACE_CHECK(scratch.bytes >= gemm_scratch_bytes(g), "scratch smaller than asked for");
+  return products().run(stream, w, aligned(scratch.data));
+}
+
 }  // namespace
+
+bool gelu_product(cudaStream_t stream, const Gemm& g, void* z, Scratch scratch) {
+  return fused(stream, {g, Gelu::forward, z}, scratch);
+}
+
+bool gelu_gradient_product(cudaStream_t stream, const Gemm& g, const void* z, Scratch scratch) {
+  return fused(stream, {g, Gelu::backward, z}, scratch);
+}
 
 void gemm(cudaStream_t stream, const Gemm& g, Scratch scratch) {
   HEADRACE_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 0, "a matrix has no negative size");
@@ -272,45 +294,18 @@ void gemm(cudaStream_t stream, const Gemm& g, Scratch scratch) {
     product.ldc = g.n;
     product.out = DType::f32;
     product.bias = nullptr;
-    products().run(stream, product, workspace);
+    (void)products().run(stream, {product}, workspace);
     return finish(stream, g, sums, g.n);
   }
   const bool bias_apart = g.bias && g.in != g.out;  // the library's bias has the result's format
   if (bias_apart) product.bias = nullptr;
-  products().run(stream, product, workspace);
+  (void)products().run(stream, {product}, workspace);
   if (bias_apart) finish(stream, g, c, g.ldc);
 }
 
 size_t gemm_scratch_bytes(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
   return workspace_bytes(g) + sum_bytes(g) + kWorkspaceAlignment;
-}
-
-void linear_forward(cudaStream_t stream, const Linear& l, const void* x, const void* weight, const void* bias,
-                    void* y, Scratch scratch) {
-  gemm(stream, forward_product(l, x, weight, bias, y), scratch);
-}
-
-void linear_backward_input(cudaStream_t stream, const Linear& l, const void* dy, const void* weight, void* dx,
-                           Scratch scratch) {
-  gemm(stream, backward_input_product(l, dy, weight, dx), scratch);
-}
-
-void linear_backward_weight(cudaStream_t stream, const Linear& l, const void* dy, const void* x,
-                            float* dweight, float* dbias, Scratch scratch) {
-  gemm(stream, backward_weight_product(l, dy, x, dweight), scratch);
-  if (dbias) add_column_sums(stream, l.rows, l.out_features, l.dtype, dy, dbias, scratch);
-}
-
-size_t linear_scratch_bytes(const Linear& l) {
-  size_t most = column_sums_scratch_bytes(l.rows, l.out_features);
-  for (const Gemm& product : {forward_product(l, nullptr, nullptr, nullptr, nullptr),
-                              backward_input_product(l, nullptr, nullptr, nullptr),
-                              backward_weight_product(l, nullptr, nullptr, nullptr)}) {
-    const size_t bytes = gemm_scratch_bytes(product);
-    if (bytes > most) most = bytes;
-  }
-  return most;
 }
 
 }  // namespace headrace::kernels::cuda

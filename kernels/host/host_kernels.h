@@ -20,6 +20,10 @@ void linear_forward(const Linear&, const void* x, const void* weight, const void
 void linear_backward_input(const Linear&, const void* dy, const void* weight, void* dx, Scratch);
 void linear_backward_weight(const Linear&, const void* dy, const void* x, float* dweight, float* dbias,
                             Scratch);
+void linear_gelu_forward(const Linear&, const void* x, const void* weight, const void* bias, void* z, void* y,
+                         Scratch);
+void linear_gelu_backward_input(const Linear&, const void* dy, const void* weight, const void* z, void* dz,
+                                Scratch);
 size_t linear_scratch_bytes(const Linear& shape);
 
 void rms_norm_forward(const RmsNorm&, const void* x, const void* weight, void* y, float* rstd);

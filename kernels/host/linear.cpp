@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three products of a linear layer, in terms of gemm, and the bias gradient.
+// The products of a linear layer, in terms of gemm, the bias gradient, and gelu as a pass of its own.
 #include "kernels/host/host_kernels.h"
 #include "kernels/host/isa.h"
 #include "kernels/host/ranges.h"
@@ -33,6 +33,18 @@ void linear_backward_weight(const Linear& l, const void* dy, const void* x, floa
                             Scratch scratch) {
   gemm(backward_weight_product(l, dy, x, dweight), scratch);
   if (dbias) add_rows(l.rows, l.out_features, l.dtype, dy, dbias);
+}
+
+void linear_gelu_forward(const Linear& l, const void* x, const void* weight, const void* bias, void* z,
+                         void* y, Scratch scratch) {
+  linear_forward(l, x, weight, bias, z, scratch);
+  gelu_forward(l.rows * l.out_features, l.dtype, z, y);
+}
+
+void linear_gelu_backward_input(const Linear& l, const void* dy, const void* weight, const void* z, void* dz,
+                                Scratch scratch) {
+  linear_backward_input(l, dy, weight, dz, scratch);
+  gelu_backward(l.rows * l.in_features, l.dtype, z, dz, dz);
 }
 
 size_t linear_scratch_bytes(const Linear& l) {

@@ -115,6 +115,15 @@ void Layer::rotate(const Pass& pass, int64_t seq, void* qkv, bool inverse) const
                   qkv);
 }
 
+/// From the normed input in `narrow`. With gelu the same call fills `activated` as well, in backward too,
+/// where it is not needed: another product might round `up` differently.
+void Layer::up_forward(const Pass& pass, const Buffers& at) const {
+  if (architecture_.activation == ActivationKind::gelu)
+    up_.forward_gelu(pass, at.narrow, at.up, at.activated);
+  else
+    up_.forward(pass, at.narrow, at.up);
+}
+
 void Layer::activate(const Pass& pass, const Buffers& at) const {
   const int64_t cols = architecture_.config.ffn;
   if (architecture_.activation == ActivationKind::swiglu)
@@ -123,13 +132,15 @@ void Layer::activate(const Pass& pass, const Buffers& at) const {
     kernels::gelu_forward(pass.stream, pass.rows * cols, dtype_, at.up, at.activated);
 }
 
-/// From the gradient in `activated` to that of the columns before the activation in `wide`.
-void Layer::activate_backward(const Pass& pass, const Buffers& at) const {
-  const int64_t cols = architecture_.config.ffn;
-  if (architecture_.activation == ActivationKind::swiglu)
-    kernels::swiglu_backward(pass.stream, pass.rows, cols, dtype_, at.up, at.activated, at.wide);
-  else
-    kernels::gelu_backward(pass.stream, pass.rows * cols, dtype_, at.up, at.activated, at.wide);
+/// To the gradient of the columns before the activation in `wide`.
+void Layer::down_backward(const Pass& pass, const Buffers& at, const void* dy) const {
+  if (architecture_.activation == ActivationKind::gelu) {
+    down_.backward_gelu(pass, at.activated, at.up, dy, at.wide);
+  } else {
+    down_.backward(pass, at.activated, dy, at.activated);
+    kernels::swiglu_backward(pass.stream, pass.rows, architecture_.config.ffn, dtype_, at.up, at.activated,
+                             at.wide);
+  }
 }
 
 void Layer::fill_saved(const Pass& pass, const LayerMemory& memory, const Buffers& at, const void* x) const {
@@ -141,7 +152,7 @@ void Layer::fill_saved(const Pass& pass, const LayerMemory& memory, const Buffer
   out_.forward(pass, at.attention, at.h);
   kernels::add(pass.stream, pass.rows * architecture_.config.hidden, dtype_, x, at.h, at.h);
   mlp_norm_.forward(pass, at.h, at.narrow, at.stats);
-  up_.forward(pass, at.narrow, at.up);
+  up_forward(pass, at);
 }
 
 void Layer::forward(Stream& stream, const LayerMemory& memory, const WeightView& weights, const void* x,
@@ -150,15 +161,14 @@ void Layer::forward(Stream& stream, const LayerMemory& memory, const WeightView&
   const int64_t rows = memory.batch * memory.seq;
   const Pass pass{stream, rows, &weights, nullptr, kernel_scratch(memory, block)};
   fill_saved(pass, memory, at, x);
-  activate(pass, at);
+  if (architecture_.activation != ActivationKind::gelu) activate(pass, at);
   down_.forward(pass, at.activated, y);
   kernels::add(stream, rows * architecture_.config.hidden, dtype_, at.h, y, y);
 }
 
 void Layer::backward_mlp(const Pass& pass, const Buffers& at, const void* dy, void* dh) const {
   activate(pass, at);
-  down_.backward(pass, at.activated, dy, at.activated);
-  activate_backward(pass, at);
+  down_backward(pass, at, dy);
   mlp_norm_.forward(pass, at.h, at.narrow, at.stats);
   up_.backward(pass, at.narrow, at.wide, at.narrow);
   mlp_norm_.backward(pass, at.h, at.stats, at.narrow, dy, dh);

@@ -3,7 +3,8 @@
 //   h = x + out(attention(qkv(norm(x)))),   y = h + down(act(up(norm(h))))
 // Forward leaves qkv (after the rotation), the attention's output and log-sum-exp, h and the columns before
 // the activation: what costs a matrix product or an attention to make again. Norms and the activation are one
-// pass over memory and are made again in backward. Kept by the model, one object for all layers.
+// pass over memory and are made again in backward (the activation from its argument as it was rounded). Kept
+// by the model, one object for all layers.
 #pragma once
 
 #include "kernels/attention.h"
@@ -21,7 +22,7 @@ struct LayerSaved {
 struct LayerScratch {
   size_t narrow;      ///< [rows, hidden]: normed input or the gradient that arrives there
   size_t mean, rstd;  ///< [rows]
-  size_t activated;   ///< [rows, ffn]: the activation's output or its gradient
+  size_t activated;   ///< [rows, ffn]: the activation's output or, for SwiGLU, its gradient
   size_t wide;        ///< [rows, max(qkv, up)]: gradients of these two; unused in forward
   size_t kernel;      ///< what the kernels ask for
   size_t kernel_bytes;
@@ -51,8 +52,9 @@ class Layer {
   void fill_saved(const Pass&, const LayerMemory&, const Buffers&, const void* x) const;
   void backward_mlp(const Pass&, const Buffers&, const void* dy, void* dh) const;
   void backward_attention(const Pass&, const LayerMemory&, const Buffers&, const void* x, void* dx) const;
+  void up_forward(const Pass&, const Buffers&) const;
   void activate(const Pass&, const Buffers&) const;
-  void activate_backward(const Pass&, const Buffers&) const;
+  void down_backward(const Pass&, const Buffers&, const void* dy) const;
   void rotate(const Pass&, int64_t seq, void* qkv, bool inverse) const;
   [[nodiscard]] kernels::Attention attention_shape(int64_t batch, int64_t seq) const;
   [[nodiscard]] size_t kernel_scratch_bytes(int64_t batch, int64_t seq) const;

@@ -60,19 +60,41 @@ kernels::Linear LinearMap::kernel_shape(int64_t rows, DType dtype) const {
   return {rows, shape_.in, shape_.out, dtype};
 }
 
+const void* LinearMap::bias(const WeightView& weights) const {
+  return bias_ ? weights.segment(*bias_) : nullptr;
+}
+
 void LinearMap::forward(const Pass& pass, const void* x, void* y) const {
   const WeightView& w = *pass.weights;
-  kernels::linear_forward(pass.stream, kernel_shape(pass.rows, w.dtype), x, w.segment(weight_),
-                          bias_ ? w.segment(*bias_) : nullptr, y, pass.scratch);
+  kernels::linear_forward(pass.stream, kernel_shape(pass.rows, w.dtype), x, w.segment(weight_), bias(w), y,
+                          pass.scratch);
+}
+
+void LinearMap::forward_gelu(const Pass& pass, const void* x, void* z, void* y) const {
+  const WeightView& w = *pass.weights;
+  kernels::linear_gelu_forward(pass.stream, kernel_shape(pass.rows, w.dtype), x, w.segment(weight_), bias(w),
+                               z, y, pass.scratch);
+}
+
+void LinearMap::backward_weight(const Pass& pass, const void* x, const void* dy) const {
+  const GradientView& g = *pass.gradients;
+  kernels::linear_backward_weight(pass.stream, kernel_shape(pass.rows, pass.weights->dtype), dy, x,
+                                  g.segment(weight_), bias_ ? g.segment(*bias_) : nullptr, pass.scratch);
 }
 
 void LinearMap::backward(const Pass& pass, const void* x, const void* dy, void* dx) const {
+  backward_weight(pass, x, dy);
   const WeightView& w = *pass.weights;
-  const GradientView& g = *pass.gradients;
-  const kernels::Linear shape = kernel_shape(pass.rows, w.dtype);
-  kernels::linear_backward_weight(pass.stream, shape, dy, x, g.segment(weight_),
-                                  bias_ ? g.segment(*bias_) : nullptr, pass.scratch);
-  kernels::linear_backward_input(pass.stream, shape, dy, w.segment(weight_), dx, pass.scratch);
+  kernels::linear_backward_input(pass.stream, kernel_shape(pass.rows, w.dtype), dy, w.segment(weight_), dx,
+                                 pass.scratch);
+}
+
+void LinearMap::backward_gelu(const Pass& pass, const void* x, const void* z, const void* dy,
+                              void* dz) const {
+  backward_weight(pass, x, dy);
+  const WeightView& w = *pass.weights;
+  kernels::linear_gelu_backward_input(pass.stream, kernel_shape(pass.rows, w.dtype), dy, w.segment(weight_),
+                                      z, dz, pass.scratch);
 }
 
 size_t LinearMap::scratch_bytes(DeviceKind device, int64_t rows, DType dtype) const {

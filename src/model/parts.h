@@ -64,9 +64,15 @@ class LinearMap {
   void forward(const Pass& pass, const void* x, void* y) const;
   /// dW += dy^T x (and the bias's), then dx = dy W, so that dx may be the memory of x.
   void backward(const Pass& pass, const void* x, const void* dy, void* dx) const;
+  /// z as y of forward, y = gelu(z).
+  void forward_gelu(const Pass& pass, const void* x, void* z, void* y) const;
+  /// Where x = gelu(z): dW += dy^T x (and the bias's), dz.
+  void backward_gelu(const Pass& pass, const void* x, const void* z, const void* dy, void* dz) const;
   [[nodiscard]] size_t scratch_bytes(DeviceKind device, int64_t rows, DType dtype) const;
 
  private:
+  [[nodiscard]] const void* bias(const WeightView& weights) const;
+  void backward_weight(const Pass& pass, const void* x, const void* dy) const;
   [[nodiscard]] kernels::Linear kernel_shape(int64_t rows, DType dtype) const;
   Shape shape_;
   size_t weight_;

@@ -51,6 +51,38 @@ INSTANTIATE_TEST_SUITE_P(
                      both_dtypes()),
     case_name<LinearCase>);
 
+class LinearGeluOnGpu : public CaseInDType<LinearCase> {};
+
+TEST_P(LinearGeluOnGpu, GeluAndItsGradientAgreeWithTheHost) {
+  const auto& [c, dtype] = GetParam();
+  const Linear l{c.rows, c.in, c.out, dtype};
+  Twins twins(size_t(c.rows * (3 * c.in + 3 * c.out) + c.in * c.out) * 14 + 400 * kMiB);
+  const Buffer x = twins.noise(dtype, c.rows * c.in), w = twins.noise(dtype, c.in * c.out, 0.02);
+  const Buffer bias = twins.noise(dtype, c.out), dy = twins.noise(dtype, c.rows * c.out);
+  const Buffer before = twins.noise(dtype, c.rows * c.in);
+  const Buffer z = twins.zeros(dtype, c.rows * c.out), y = twins.zeros(dtype, c.rows * c.out);
+  const Buffer dz = twins.zeros(dtype, c.rows * c.in);
+  twins.run([&](Side& on) {
+    const kernels::Scratch scratch = on.scratch(kernels::linear_scratch_bytes(on.kind(), l));
+    kernels::linear_gelu_forward(on.stream(), l, on.at(x), on.at(w), c.bias ? on.at(bias) : nullptr, on.at(z),
+                                 on.at(y), scratch);
+    kernels::linear_gelu_backward_input(on.stream(), l, on.at(dy), on.at(w), on.at(before), on.at(dz),
+                                        scratch);
+  });
+  // The host rounds once more on the way, and the library's tanh is an approximation.
+  constexpr double kEpilogueTolerance = 2e-3;
+  twins.expect_near(z, "z", {kSumTolerance, c.out});
+  twins.expect_near(y, "y", {dtype == DType::bf16 ? kEpilogueTolerance : kSumTolerance, c.out});
+  twins.expect_near(dz, "dz", {dtype == DType::bf16 ? kEpilogueTolerance : kSumTolerance, c.in});
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, LinearGeluOnGpu,
+                         testing::Combine(testing::Values(LinearCase{"small", 40, 128, 72, true},
+                                                          LinearCase{"mlp", 1024, 768, 3072, true},
+                                                          LinearCase{"odd", 511, 333, 777, false}),
+                                          both_dtypes()),
+                         case_name<LinearCase>);
+
 struct GemmCase {
   const char* name;
   int64_t m, n, k;

@@ -36,6 +36,7 @@ class Stored {
     if (type_ == CUDA_R_32F) static_cast<float*>(data())[at(i, j)] = value;
     if (type_ == CUDA_R_16BF) static_cast<bf16*>(data())[at(i, j)] = to_bf16(value);
   }
+  [[nodiscard]] uint64_t ld() const { return ld_; }
   cublasLtMatrixLayout_t layout = nullptr;
 
  private:
@@ -55,6 +56,7 @@ struct Case {
   float alpha = 1, beta = 0;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   uint64_t workspace_bytes = 0;
+  size_t aux_shift = 0;  ///< bytes
 };
 
 double gelu(double x) {
@@ -75,7 +77,7 @@ class CublasLt : public testing::Test {
 
   /// The library's way: description, heuristic, product.
   cublasStatus_t multiply(const Case& c, const Stored& a, const Stored& b, const Stored& d,
-                          const Stored& bias, void* workspace) {
+                          const Stored& bias, void* workspace, const Stored* aux = nullptr) {
     cublasLtMatmulDesc_t desc = nullptr;
     cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     const int32_t trans_a = c.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -85,6 +87,11 @@ class CublasLt : public testing::Test {
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &c.epilogue, sizeof(c.epilogue));
     const void* const bias_data = bias.data();
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_data, sizeof(bias_data));
+    void* const aux_data = aux ? static_cast<unsigned char*>(aux->data()) + c.aux_shift : nullptr;
+    const int64_t aux_ld = aux ? int64_t(aux->ld()) : 0;
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux_data,
+                                   sizeof(aux_data));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof(aux_ld));
     cublasLtMatmulPreference_t preference = nullptr;
     cublasLtMatmulPreferenceCreate(&preference);
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -111,16 +118,18 @@ class CublasLt : public testing::Test {
     Stored a(c.in, c.order, c.trans_a ? kDepth : kRows, c.trans_a ? kRows : kDepth, 3);
     Stored b(c.in, c.order, c.trans_b ? kCols : kDepth, c.trans_b ? kDepth : kCols, 1);
     Stored d(c.out, c.order, kRows, kCols, 2), before(c.out, c.order, kRows, kCols, 2);
-    Stored bias(c.out, CUBLASLT_ORDER_COL, kRows, 1, 0);
+    Stored bias(c.out, CUBLASLT_ORDER_COL, kRows, 1, 0), aux(c.out, CUBLASLT_ORDER_COL, kRows, kCols, 9);
     fill(a, c.trans_a ? kDepth : kRows, c.trans_a ? kRows : kDepth, 1);
     fill(b, c.trans_b ? kCols : kDepth, c.trans_b ? kDepth : kCols, 2);
     fill(bias, kRows, 1, 4);
+    const bool gradient = c.epilogue == CUBLASLT_EPILOGUE_DGELU;
+    if (gradient) fill(aux, kRows, kCols, 5);
     if (c.beta != 0) {  // otherwise it holds NaN, which must not be read
       fill(d, kRows, kCols, 3);
       fill(before, kRows, kCols, 3);
     }
     const DeviceArray<unsigned char> workspace(c.workspace_bytes + 1);
-    ASSERT_EQ(multiply(c, a, b, d, bias, workspace), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(multiply(c, a, b, d, bias, workspace, &aux), CUBLAS_STATUS_SUCCESS);
     for (uint64_t i = 0; i < kRows; ++i) {
       for (uint64_t j = 0; j < kCols; ++j) {
         double want = 0;
@@ -129,8 +138,13 @@ class CublasLt : public testing::Test {
         want *= c.alpha;
         if (c.beta != 0) want += c.beta * before.get(i, j);
         if (c.epilogue & CUBLASLT_EPILOGUE_BIAS) want += bias.get(i, 0);
+        const double step = c.out == CUDA_R_16BF ? 0x1.01p-8 : 0.0;
+        if (c.epilogue & 128 && !gradient) {
+          EXPECT_NEAR(aux.get(i, j), want, 1e-5 + step * std::fabs(want));
+        }
         if (c.epilogue & CUBLASLT_EPILOGUE_GELU) want = gelu(want);
-        const double tolerance = 1e-5 + (c.out == CUDA_R_16BF ? std::fabs(want) * 0x1.01p-8 : 0);
+        if (gradient) want *= (gelu(aux.get(i, j) + 1e-5) - gelu(aux.get(i, j) - 1e-5)) / 2e-5;
+        const double tolerance = 1e-5 + step * std::fabs(want);
         EXPECT_NEAR(d.get(i, j), want, tolerance) << i << "," << j;
       }
     }
@@ -156,6 +170,21 @@ TEST_F(CublasLt, HonoursEpilogues) {
   check({.epilogue = CUBLASLT_EPILOGUE_BIAS});
   check({.in = CUDA_R_32F, .out = CUDA_R_32F, .epilogue = CUBLASLT_EPILOGUE_GELU});
   check({.out = CUDA_R_32F, .trans_a = true, .epilogue = CUBLASLT_EPILOGUE_GELU_BIAS});
+}
+
+TEST_F(CublasLt, KeepsWhatGeluWasGivenAndTakesItBack) {
+  check({.epilogue = CUBLASLT_EPILOGUE_GELU_AUX});
+  check({.trans_b = true, .epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
+  check({.trans_a = true, .epilogue = CUBLASLT_EPILOGUE_DGELU});
+}
+
+TEST_F(CublasLt, WhatGeluWasGivenIsAlignedAndHasWholeVectorsForRows) {
+  Stored a(CUDA_R_16BF, CUBLASLT_ORDER_COL, 8, 8, 0), ragged(CUDA_R_16BF, CUBLASLT_ORDER_COL, 8, 8, 4);
+  const Case c{.epilogue = CUBLASLT_EPILOGUE_GELU_AUX};
+  EXPECT_EQ(multiply(c, a, a, a, a, nullptr, nullptr), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(multiply(c, a, a, a, a, nullptr, &ragged), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(multiply({.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, .aux_shift = 8}, a, a, a, a, nullptr, &a),
+            CUBLAS_STATUS_INVALID_VALUE);
 }
 
 TEST_F(CublasLt, SpoilsTheWorkspaceItAskedFor) {

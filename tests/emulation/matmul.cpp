@@ -17,6 +17,14 @@ bool has_bias(uint32_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
+bool has_aux(uint32_t epilogue) {
+  return (epilogue & 128) != 0;
+}
+
+/// What the library asks of the matrix beside D, which it writes or reads in whole vectors.
+constexpr int64_t kAuxRows = 8;
+constexpr uintptr_t kAuxAlignment = 16;
+
 size_t offset_of(const Layout& layout, size_t row, size_t col) {
   const size_t ld = size_t(layout.ld);
   return layout.order == CUBLASLT_ORDER_COL ? col * ld + row : row * ld + col;
@@ -52,13 +60,32 @@ float gelu(float x) {
   return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
+float gelu_slope(float x) {
+  const float t = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 3 * 0.044715f * x * x);
+}
+
+/// From op(A) op(B) and C to D at row i of column j.
+void finish(const Product& p, size_t i, size_t j, float value) {
+  const uint32_t epilogue = p.desc.epilogue, type = p.d_layout.type;
+  const uint32_t bias_type = p.desc.bias_type < 0 ? type : uint32_t(p.desc.bias_type);
+  const size_t aux_at = j * size_t(p.desc.aux_ld) + i;
+  if (has_bias(epilogue)) value += load(p.desc.bias, bias_type, i);
+  if (epilogue == CUBLASLT_EPILOGUE_DGELU) {
+    value *= gelu_slope(load(p.desc.aux, type, aux_at));
+  } else if ((epilogue & CUBLASLT_EPILOGUE_GELU) != 0) {
+    if (has_aux(epilogue)) store(p.desc.aux, type, aux_at, value);
+    value = gelu(value);
+  }
+  store(p.d, type, offset_of(p.d_layout, i, j), value);
+}
+
 void compute(const Product& p) {
   if (p.workspace_bytes > 0) std::memset(p.workspace, 0xff, p.workspace_bytes);
   const bool trans_a = p.desc.trans_a == CUBLAS_OP_T;
   const std::vector<float> a = operand(p.a, trans_a), b = operand(p.b, p.desc.trans_b == CUBLAS_OP_T);
   const size_t rows = p.d_layout.rows, cols = p.d_layout.cols;
   const size_t depth = trans_a ? p.a.layout.rows : p.a.layout.cols;
-  const uint32_t bias_type = p.desc.bias_type < 0 ? p.d_layout.type : uint32_t(p.desc.bias_type);
   std::vector<float> sums(cols);
   for (size_t i = 0; i < rows; ++i) {
     std::fill(sums.begin(), sums.end(), 0.0f);
@@ -71,9 +98,7 @@ void compute(const Product& p) {
       float value = p.alpha * sums[j];
       // With beta zero C is not read: it may hold anything.
       if (p.beta != 0.0f) value += p.beta * load(p.c.data, p.c.layout.type, offset_of(p.c.layout, i, j));
-      if (has_bias(p.desc.epilogue)) value += load(p.desc.bias, bias_type, i);
-      if ((p.desc.epilogue & CUBLASLT_EPILOGUE_GELU) != 0) value = gelu(value);
-      store(p.d, p.d_layout.type, offset_of(p.d_layout, i, j), value);
+      finish(p, i, j, value);
     }
   }
 }
@@ -82,6 +107,37 @@ bool is_sound(const Layout& layout) {
   const uint64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
   return layout.rows > 0 && layout.cols > 0 && layout.ld >= int64_t(least) &&
          (layout.order == CUBLASLT_ORDER_COL || layout.order == CUBLASLT_ORDER_ROW);
+}
+
+bool knows(uint32_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+      return true;
+    default:
+      return false;
+  }
+}
+
+cublasStatus_t check_epilogue(const cublasLtMatmulDescOpaque_t& desc, const Layout& d) {
+  if (!knows(desc.epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((has_bias(desc.epilogue) || has_aux(desc.epilogue)) && d.order != CUBLASLT_ORDER_COL)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (has_bias(desc.epilogue)) {
+    if (!desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
+    if (desc.bias_type >= 0 && uint32_t(desc.bias_type) != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (has_aux(desc.epilogue)) {
+    if (!desc.aux || reinterpret_cast<uintptr_t>(desc.aux) % kAuxAlignment != 0 ||
+        desc.aux_ld < int64_t(d.rows) || desc.aux_ld % kAuxRows != 0)
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace
@@ -98,14 +154,7 @@ cublasStatus_t check_product(const cublasLtMatmulDescOpaque_t& desc, const Layou
 
   if (a.type != b.type || c.type != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (a.type == CUDA_R_32F && d.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if ((desc.epilogue & ~uint32_t(CUBLASLT_EPILOGUE_GELU_BIAS | CUBLASLT_EPILOGUE_DEFAULT)) != 0)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (has_bias(desc.epilogue)) {
-    if (!desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
-    if (desc.bias_type >= 0 && uint32_t(desc.bias_type) != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (d.order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
-  return CUBLAS_STATUS_SUCCESS;
+  return check_epilogue(desc, d);
 }
 
 cublasStatus_t enqueue_product(const Product& product, cudaStream_t stream) {

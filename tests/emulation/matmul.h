@@ -13,6 +13,8 @@ struct cublasLtMatmulDescOpaque_t {
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   int32_t bias_type = -1;  ///< as D when not said
+  void* aux = nullptr;     ///< what GELU was or is to be given, in D's format
+  int64_t aux_ld = 0;
 };
 
 struct cublasLtMatrixLayoutOpaque_t {

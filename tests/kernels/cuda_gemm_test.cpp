@@ -5,6 +5,7 @@
 #include "headrace/error.h"
 #include "tests/device/require_gpu.h"
 #include "tests/kernels/gemm_cases.h"
+#include "tests/kernels/linear_gelu_cases.h"
 #include "tests/kernels/on_device.h"
 
 namespace headrace::kernels {
@@ -33,6 +34,21 @@ class CudaGemm : public testing::Test {
   }
   void check(const Case& c, size_t shift = 0) {
     check_gemm(c, [&](GemmOperands& operands) { multiply(operands, shift); });
+  }
+
+  /// With z `shift` bytes beyond an aligned address.
+  void compute(LinearGelu& t, size_t shift = 0) {
+    region_->reset();
+    const Scratch scratch = region_->scratch(linear_scratch_bytes(DeviceKind::cuda, t.l));
+    std::byte *const z = region_->put(t.z, shift), *const y = region_->put(t.y), *const w = region_->put(t.w);
+    std::byte* const dz = region_->put(t.dz);
+    linear_gelu_forward(stream(), t.l, region_->put(t.x), w, t.bias ? region_->put(t.b) : nullptr, z, y,
+                        scratch);
+    linear_gelu_backward_input(stream(), t.l, region_->put(t.dy), w, region_->put(t.z_given, shift), dz,
+                               scratch);
+    region_->get(z, t.z);
+    region_->get(y, t.y);
+    region_->get(dz, t.dz);
   }
 
   std::unique_ptr<Device> device_;
@@ -170,6 +186,41 @@ TEST_F(CudaGemm, ThreeLinearProductsMatchDoubleLoops) {
       expect_close(dw, want_dw);
       expect_close(db, want_db);
     }
+  }
+}
+
+TEST_F(CudaGemm, GeluOfAProductAndItsGradientMatchDouble) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const bool bias : {false, true}) {
+      for (const auto& [rows, in, out] : kGemmSizes)
+        check_linear_gelu(rows, in, out, dtype, bias, [&](LinearGelu& t) { compute(t); });
+      for (const size_t shift : {0, 8})  // rows of whole vectors: fused, and not
+        check_linear_gelu(31, 40, 64, dtype, bias, [&](LinearGelu& t) { compute(t, shift); });
+    }
+  }
+}
+
+/// x W^T = 1 + 2^-9, of which bf16 keeps 1. gelu(1) = 0.8412 rounds to 215/256, gelu(1 + 2^-9) = 0.8433 to
+/// 216/256.
+TEST_F(CudaGemm, GeluIsAppliedToTheSumBeforeItIsRounded) {
+  for (const auto& [shift, want] : {std::pair(size_t(0), 216.0), std::pair(size_t(8), 215.0)}) {
+    LinearGelu t{.l = {.rows = 8, .in_features = 8, .out_features = 8, .dtype = DType::bf16},
+                 .bias = false,
+                 .x = Tensor(DType::bf16, 64),
+                 .w = Tensor(DType::bf16, Doubles(64, 1.0)),
+                 .b = Tensor(DType::bf16, 8),
+                 .dy = Tensor(DType::bf16, 64),
+                 .z_given = Tensor(DType::bf16, 64),
+                 .z = Tensor(DType::bf16, 64),
+                 .y = Tensor(DType::bf16, 64),
+                 .dz = Tensor(DType::bf16, 64)};
+    for (size_t row = 0; row < 8; ++row) {
+      t.x.set(row * 8, 1.0f);
+      t.x.set(row * 8 + 1, 0x1p-9f);
+    }
+    compute(t, shift);
+    EXPECT_EQ(t.z.doubles(), Doubles(64, 1.0));
+    EXPECT_EQ(t.y.doubles(), Doubles(64, want / 256)) << shift;
   }
 }
 

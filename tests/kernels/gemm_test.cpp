@@ -7,6 +7,7 @@
 #include "headrace/error.h"
 #include "kernels/host/host_kernels.h"
 #include "tests/kernels/gemm_cases.h"
+#include "tests/kernels/linear_gelu_cases.h"
 #include "tests/kernels/support.h"
 
 namespace headrace::kernels {
@@ -183,6 +184,23 @@ TEST(Linear, ThreeProductsMatchFiniteDifferences) {
     Doubles want_db = numeric_gradient([&](const Doubles& v) { return dot(forward(xd, wd, v), dyd); }, bd);
     for (double& v : want_db) v += 2.0;
     expect_close(dbias, want_db);
+  }
+}
+
+TEST(Linear, GeluOfAProductAndItsGradientMatchDouble) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [rows, in, out] : kGemmSizes) {
+      for (const bool bias : {false, true}) {
+        check_linear_gelu(rows, in, out, dtype, bias, [](LinearGelu& t) {
+          InlineStream stream;
+          ScratchMemory scratch(linear_scratch_bytes(DeviceKind::host, t.l));
+          linear_gelu_forward(stream, t.l, t.x.data(), t.w.data(), t.bias ? t.b.data() : nullptr, t.z.data(),
+                              t.y.data(), scratch);
+          linear_gelu_backward_input(stream, t.l, t.dy.data(), t.w.data(), t.z_given.data(), t.dz.data(),
+                                     scratch);
+        });
+      }
+    }
   }
 }
 
