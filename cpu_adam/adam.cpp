@@ -10,10 +10,14 @@
 #include <string_view>
 
 #include "cpu_adam/isa_kernels.h"
+#include "cpu_adam/random_bits.h"
 #include "headrace/error.h"
 
 namespace headrace::adam {
 namespace {
+
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;  // SplitMix64's increment
+constexpr uint64_t kNumbersOfAKey = uint64_t(1) << 32;
 
 constexpr Isa kBestFirst[] = {Isa::avx512, Isa::avx2, Isa::scalar};
 
@@ -77,37 +81,89 @@ Isa active_isa() {
   return isa;
 }
 
+bool offered(const Format& format) {
+  return kScalarKernels.update[size_t(format.rule)][size_t(format.weights)][size_t(format.moments)][0] !=
+         nullptr;
+}
+
+size_t bytes_moved(const Format& format, DType gradient) {
+  const bool has_m = format.rule != Rule::adagrad, has_v = format.rule != Rule::lion;
+  const size_t m = format.moments == MomentFormat::fp32 ? 4 : 2,
+               v = format.moments == MomentFormat::bf16 ? 2 : 4;
+  const size_t copy = format.weights == WeightFormat::fp32_copy ? 2 : 0;
+  return dtype_bytes(gradient) + 8 + copy + (has_m ? 2 * m : 0) + (has_v ? 2 * v : 0);
+}
+
 StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale) {
   HEADRACE_CHECK(t >= 1, "steps count from 1");
   HEADRACE_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
                  "betas are in [0, 1)");
   HEADRACE_CHECK(float(options.eps) > 0, "eps of 0 turns padding into 0 / 0");
-  const double bias1 = 1 - std::pow(options.beta1, double(t));
-  const double bias2 = 1 - std::pow(options.beta2, double(t));
+  const bool corrected = options.rule == Rule::adamw || options.rule == Rule::adam;
+  const bool decoupled = options.rule == Rule::adamw || options.rule == Rule::lion;
+  const double bias1 = corrected ? 1 - std::pow(options.beta1, double(t)) : 1;
+  const double bias2 = corrected ? 1 - std::pow(options.beta2, double(t)) : 1;
   return {.one_minus_beta1 = float(1 - options.beta1),
           .one_minus_beta2 = float(1 - options.beta2),
           .inv_sqrt_bias2 = float(1 / std::sqrt(bias2)),
           .eps = float(options.eps),
           .neg_step_size = float(-options.lr / bias1),
-          .neg_lr_decay = float(-options.lr * options.weight_decay),
-          .grad_scale = float(grad_scale)};
+          .neg_lr_decay = decoupled ? float(-options.lr * options.weight_decay) : 0.0f,
+          .grad_scale = float(grad_scale),
+          .l2 = decoupled ? 0.0f : float(options.weight_decay),
+          .random_key = mix_key(mix_key(options.seed + kGolden) + t * kGolden)};
 }
 
 double clip_coefficient(double norm, double max_norm) {
   return max_norm == 0 || norm <= max_norm ? 1.0 : max_norm / norm;
 }
 
+Span Span::part(const Format& format, size_t index, size_t elems) const {
+  HEADRACE_CHECK(index <= count && elems <= count - index, "a part is within its span");
+  const auto from = [index](auto* array) { return array ? array + index : array; };
+  const auto moment = [index](void* array, bool wide) {
+    return array ? static_cast<void*>(static_cast<std::byte*>(array) + index * (wide ? 4 : 2)) : nullptr;
+  };
+  return {.count = elems,
+          .first = first + index,
+          .w = from(w),
+          .copy = from(copy),
+          .hi = from(hi),
+          .lo = from(lo),
+          .m = moment(m, format.moments == MomentFormat::fp32),
+          .v = moment(v, format.moments != MomentFormat::bf16),
+          .grad = grad.from(index)};
+}
+
+void update(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
+  const Update run = kernels_of(isa).update[size_t(format.rule)][size_t(format.weights)]
+                                           [size_t(format.moments)][size_t(span.grad.dtype)];
+  HEADRACE_CHECK(run, "this rule does not have moments in this format");
+  for (size_t done = 0; done < span.count;) {
+    const uint64_t to_next_key = kNumbersOfAKey - (span.first + done) % kNumbersOfAKey;
+    const size_t elems = size_t(std::min<uint64_t>(span.count - done, to_next_key));
+    run(span.part(format, done, elems), s);
+    done += elems;
+  }
+}
+
+void update(const Format& format, const Span& span, const StepScalars& s) {
+  update(active_isa(), format, span, s);
+}
+
 void adamw(Isa isa, std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad,
            const StepScalars& s) {
   HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");
-  kernels_of(isa).fp32({w.data(), nullptr, nullptr, m.data(), v.data(), grad, w.size()}, s);
+  update(isa, {}, {.count = w.size(), .w = w.data(), .m = m.data(), .v = v.data(), .grad = grad}, s);
 }
 
 void adamw(Isa isa, std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
            Gradient grad, const StepScalars& s) {
   HEADRACE_CHECK(lo.size() == hi.size() && m.size() == hi.size() && v.size() == hi.size(),
                  "spans differ in length");
-  kernels_of(isa).split({nullptr, hi.data(), lo.data(), m.data(), v.data(), grad, hi.size()}, s);
+  update(isa, {.weights = WeightFormat::split},
+         {.count = hi.size(), .hi = hi.data(), .lo = lo.data(), .m = m.data(), .v = v.data(), .grad = grad},
+         s);
 }
 
 void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s) {

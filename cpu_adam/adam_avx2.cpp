@@ -12,7 +12,9 @@ namespace {
 
 struct Avx2 {
   using F = __m256;
+  using I = __m256i;
   static constexpr size_t kLanes = 8;
+  static constexpr size_t kStreamAlignment = 16;
   struct Squares {
     __m256d low, high;
   };
@@ -25,6 +27,26 @@ struct Avx2 {
   static F sqrt(F a) { return _mm256_sqrt_ps(a); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F fms(F a, F b, F c) { return _mm256_fmsub_ps(a, b, c); }
+
+  static F sign(F x) {
+    const F zero = _mm256_setzero_ps(), negative = _mm256_set1_ps(-0.0f);
+    const F one = _mm256_or_ps(_mm256_and_ps(x, negative), _mm256_set1_ps(1.0f));
+    return _mm256_blendv_ps(x, one, _mm256_cmp_ps(x, zero, _CMP_NEQ_OQ));
+  }
+
+  static I set_int(uint32_t x) { return _mm256_set1_epi32(int(x)); }
+  static I add_int(I a, I b) { return _mm256_add_epi32(a, b); }
+  static I mul_int(I a, I b) { return _mm256_mullo_epi32(a, b); }
+  static I exclusive_or(I a, I b) { return _mm256_xor_si256(a, b); }
+  template <int kBits>
+  static I shift_right(I a) {
+    return _mm256_srli_epi32(a, kBits);
+  }
+  static I numbers(uint32_t first) {
+    return _mm256_add_epi32(set_int(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static I low_half(I a) { return _mm256_and_si256(a, _mm256_set1_epi32(0xffff)); }
+  static I high_half(I a) { return _mm256_srli_epi32(a, 16); }
 
   static F load(const float* p, Whole) { return _mm256_loadu_ps(p); }
   static F load(const float* p, Part part) {
@@ -48,10 +70,10 @@ struct Avx2 {
     return load16(lanes, Whole{});
   }
   // Every lane of x fits 16 bits. The pack works within 128-bit halves, hence the permutation.
-  static void store16(void* p, Whole, __m256i x) {
-    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0b1000);
-    _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  static __m128i packed16(__m256i x) {
+    return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0b1000));
   }
+  static void store16(void* p, Whole, __m256i x) { _mm_storeu_si128(static_cast<__m128i*>(p), packed16(x)); }
   static void store16(void* p, Part part, __m256i x) {
     uint16_t lanes[kLanes];
     store16(lanes, Whole{}, x);
@@ -62,11 +84,34 @@ struct Avx2 {
   static F load_bf16(const bf16* p, Extent extent) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(load16(p, extent), 16));
   }
+  /// Bits of x plus `addend` where x is a number: a NaN must not grow into something else.
+  static I add_to_numbers(F x, I addend) {
+    const I numbers_only = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+    return _mm256_add_epi32(_mm256_castps_si256(x), _mm256_and_si256(addend, numbers_only));
+  }
+  static I to_bf16_bits(F x) {
+    const I odd = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 16), set_int(1));
+    return _mm256_srli_epi32(add_to_numbers(x, _mm256_add_epi32(odd, set_int(0x7fff))), 16);
+  }
+  template <class Extent>
+  static void store_bf16(bf16* p, Extent extent, F x) {
+    store16(p, extent, to_bf16_bits(x));
+  }
+  template <class Extent>
+  static void store_bf16(bf16* p, Extent extent, F x, I random) {
+    store16(p, extent, _mm256_srli_epi32(add_to_numbers(x, random), 16));
+  }
+  static void stream_bf16(bf16* p, Whole, F x) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), packed16(to_bf16_bits(x)));
+  }
+  static void stream_bf16(bf16* p, Part part, F x) { store_bf16(p, part, x); }
+  static void fence() { _mm_sfence(); }
+
+  /// The lower half as a signed number: hi was rounded up where its top bit is set.
   template <class Extent>
   static F merge(const bf16* hi, const uint16_t* lo, Extent extent) {
-    const __m256i lower = load16(lo, extent);
-    const __m256i upper = _mm256_sub_epi32(load16(hi, extent), _mm256_srli_epi32(lower, 15));
-    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(upper, 16), lower));
+    const __m256i lower = _mm256_srai_epi32(_mm256_slli_epi32(load16(lo, extent), 16), 16);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(load16(hi, extent), 16), lower));
   }
   template <class Extent>
   static void split(bf16* hi, uint16_t* lo, Extent extent, F x) {
@@ -89,6 +134,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx2Kernels = kernels_for<Avx2>();
+constinit const IsaKernels kAvx2Kernels = kernels_for<Avx2, Avx2>();
 
 }  // namespace headrace::adam

@@ -5,13 +5,16 @@
 #include <immintrin.h>
 
 #include "cpu_adam/adam_kernel.h"
+#include "cpu_adam/avx512_pairs.h"
 
 namespace headrace::adam {
 namespace {
 
 struct Avx512 {
   using F = __m512;
+  using I = __m512i;
   static constexpr size_t kLanes = 16;
+  static constexpr size_t kStreamAlignment = 64;
   struct Squares {
     __m512d low, high;
   };
@@ -24,6 +27,27 @@ struct Avx512 {
   static F sqrt(F a) { return _mm512_sqrt_ps(a); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fms(F a, F b, F c) { return _mm512_fmsub_ps(a, b, c); }
+
+  static F sign(F x) {
+    const __mmask16 signed_numbers = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+    const F one = _mm512_or_ps(_mm512_and_ps(x, _mm512_set1_ps(-0.0f)), _mm512_set1_ps(1.0f));
+    return _mm512_mask_mov_ps(x, signed_numbers, one);
+  }
+
+  static I set_int(uint32_t x) { return _mm512_set1_epi32(int(x)); }
+  static I add_int(I a, I b) { return _mm512_add_epi32(a, b); }
+  static I mul_int(I a, I b) { return _mm512_mullo_epi32(a, b); }
+  static I exclusive_or(I a, I b) { return _mm512_xor_si512(a, b); }
+  template <int kBits>
+  static I shift_right(I a) {
+    return _mm512_srli_epi32(a, kBits);
+  }
+  static I numbers(uint32_t first) {
+    const I lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_add_epi32(set_int(first), lanes);
+  }
+  static I low_half(I a) { return _mm512_and_si512(a, _mm512_set1_epi32(0xffff)); }
+  static I high_half(I a) { return _mm512_srli_epi32(a, 16); }
 
   static __mmask16 mask(Part part) { return __mmask16((1u << part.count) - 1); }
 
@@ -49,11 +73,34 @@ struct Avx512 {
   static F load_bf16(const bf16* p, Extent extent) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(load16(p, extent), 16));
   }
+  /// Bits of x plus `addend` where x is a number: a NaN must not grow into something else.
+  static I add_to_numbers(F x, I addend) {
+    const I bits = _mm512_castps_si512(x);
+    return _mm512_mask_add_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), bits, addend);
+  }
+  static I to_bf16_bits(F x) {
+    const I odd = _mm512_and_si512(_mm512_srli_epi32(_mm512_castps_si512(x), 16), set_int(1));
+    return _mm512_srli_epi32(add_to_numbers(x, _mm512_add_epi32(odd, set_int(0x7fff))), 16);
+  }
+  template <class Extent>
+  static void store_bf16(bf16* p, Extent extent, F x) {
+    store16(p, extent, to_bf16_bits(x));
+  }
+  template <class Extent>
+  static void store_bf16(bf16* p, Extent extent, F x, I random) {
+    store16(p, extent, _mm512_srli_epi32(add_to_numbers(x, random), 16));
+  }
+  static void stream_bf16(bf16* p, Whole, F x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(to_bf16_bits(x)));
+  }
+  static void stream_bf16(bf16* p, Part part, F x) { store_bf16(p, part, x); }
+  static void fence() { _mm_sfence(); }
+
+  /// The lower half as a signed number: hi was rounded up where its top bit is set.
   template <class Extent>
   static F merge(const bf16* hi, const uint16_t* lo, Extent extent) {
-    const __m512i lower = load16(lo, extent);
-    const __m512i upper = _mm512_sub_epi32(load16(hi, extent), _mm512_srli_epi32(lower, 15));
-    return _mm512_castsi512_ps(_mm512_or_si512(_mm512_slli_epi32(upper, 16), lower));
+    const __m512i lower = _mm512_srai_epi32(_mm512_slli_epi32(load16(lo, extent), 16), 16);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(load16(hi, extent), 16), lower));
   }
   template <class Extent>
   static void split(bf16* hi, uint16_t* lo, Extent extent, F x) {
@@ -76,6 +123,6 @@ struct Avx512 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx512Kernels = kernels_for<Avx512>();
+constinit const IsaKernels kAvx512Kernels = kernels_for<Avx512, Avx512Pairs>();
 
 }  // namespace headrace::adam

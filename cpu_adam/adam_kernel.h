@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algorithm of the update, written once over a vector type V. Each instruction set's file defines V
 // (loads, stores, correctly rounded arithmetic) and includes this. The order of roundings is the one of
-// headrace/adam.h; changing it here changes it on every instruction set.
+// headrace/adam.h; changing it changes it on every instruction set.
 //
 // Everything is in an unnamed namespace, so that no instantiation can be shared between files built with
 // different flags.
 #pragma once
 
-#include "cpu_adam/isa_kernels.h"
+#include "cpu_adam/adam_rules.h"
+#include "cpu_adam/random_bits.h"
 
 namespace headrace::adam {
 namespace {
@@ -20,30 +21,101 @@ struct Part {
 
 template <class V>
 struct Fp32Weights {
+  static constexpr bool kIs16Bit = false;
   template <class Extent>
-  static typename V::F load(const Streams& s, size_t i, Extent extent) {
+  static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::load(s.w + i, extent);
   }
   template <class Extent>
-  static void store(const Streams& s, size_t i, Extent extent, typename V::F w) {
+  static void store(const Span& s, size_t i, Extent extent, typename V::F w) {
     V::store(s.w + i, extent, w);
   }
+  static size_t before_aligned(const Span&) { return 0; }
+  static void finish() {}
+};
+
+/// The copy is not read here and soon not at all by this core: it goes around the caches.
+template <class V>
+struct CopiedWeights {
+  static constexpr bool kIs16Bit = false;
+  template <class Extent>
+  static typename V::F load(const Span& s, size_t i, Extent extent) {
+    return V::load(s.w + i, extent);
+  }
+  template <class Extent>
+  static void store(const Span& s, size_t i, Extent extent, typename V::F w) {
+    V::store(s.w + i, extent, w);
+    V::stream_bf16(s.copy + i, extent, w);
+  }
+  /// Elements before the first that can be streamed.
+  static size_t before_aligned(const Span& s) {
+    const size_t beyond = reinterpret_cast<uintptr_t>(s.copy) % V::kStreamAlignment;
+    const size_t elems = beyond == 0 ? 0 : (V::kStreamAlignment - beyond) / sizeof(bf16);
+    return elems < s.count ? elems : s.count;
+  }
+  static void finish() { V::fence(); }
 };
 
 template <class V>
 struct SplitWeights {
+  static constexpr bool kIs16Bit = true;
   template <class Extent>
-  static typename V::F load(const Streams& s, size_t i, Extent extent) {
+  static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::merge(s.hi + i, s.lo + i, extent);
   }
   template <class Extent>
-  static void store(const Streams& s, size_t i, Extent extent, typename V::F w) {
+  static void store(const Span& s, size_t i, Extent extent, typename V::F w) {
     V::split(s.hi + i, s.lo + i, extent, w);
+  }
+  static size_t before_aligned(const Span&) { return 0; }
+  static void finish() {}
+};
+
+template <class V>
+struct Fp32Moment {
+  static constexpr bool kRandom = false, kIs16Bit = false;
+  template <class Extent>
+  static typename V::F load(const void* at, size_t i, Extent extent) {
+    return V::load(static_cast<const float*>(at) + i, extent);
+  }
+  template <class Extent>
+  static void store(void* at, size_t i, Extent extent, typename V::F x, typename V::I) {
+    V::store(static_cast<float*>(at) + i, extent, x);
   }
 };
 
 template <class V>
+struct NearestMoment {
+  static constexpr bool kRandom = false, kIs16Bit = true;
+  template <class Extent>
+  static typename V::F load(const void* at, size_t i, Extent extent) {
+    return V::load_bf16(static_cast<const bf16*>(at) + i, extent);
+  }
+  template <class Extent>
+  static void store(void* at, size_t i, Extent extent, typename V::F x, typename V::I) {
+    V::store_bf16(static_cast<bf16*>(at) + i, extent, x);
+  }
+};
+
+/// Adds 16 random bits below the ones that are kept, and cuts: up or down with the odds of the remainder.
+template <class V>
+struct RandomMoment : NearestMoment<V> {
+  static constexpr bool kRandom = true;
+  template <class Extent>
+  static void store(void* at, size_t i, Extent extent, typename V::F x, typename V::I bits16) {
+    V::store_bf16(static_cast<bf16*>(at) + i, extent, x, bits16);
+  }
+};
+
+template <class V, template <class> class M, template <class> class Second>
+struct Moments {
+  using First = M<V>;
+  using SecondMoment = Second<V>;
+};
+
+template <class V>
 struct Fp32Grad {
+  static constexpr bool kIs16Bit = false;
   template <class Extent>
   static typename V::F load(const void* grad, size_t i, Extent extent) {
     return V::load(static_cast<const float*>(grad) + i, extent);
@@ -52,61 +124,89 @@ struct Fp32Grad {
 
 template <class V>
 struct Bf16Grad {
+  static constexpr bool kIs16Bit = true;
   template <class Extent>
   static typename V::F load(const void* grad, size_t i, Extent extent) {
     return V::load_bf16(static_cast<const bf16*>(grad) + i, extent);
   }
 };
 
-template <class V>
-struct Broadcast {
-  explicit Broadcast(const StepScalars& s)
-      : one_minus_beta1(V::set(s.one_minus_beta1)),
-        one_minus_beta2(V::set(s.one_minus_beta2)),
-        inv_sqrt_bias2(V::set(s.inv_sqrt_bias2)),
-        eps(V::set(s.eps)),
-        neg_step_size(V::set(s.neg_step_size)),
-        neg_lr_decay(V::set(s.neg_lr_decay)),
-        grad_scale(V::set(s.grad_scale)) {}
-  typename V::F one_minus_beta1, one_minus_beta2, inv_sqrt_bias2, eps, neg_step_size, neg_lr_decay,
-      grad_scale;
+template <class V, class Rule, class Weights, class M, class Second, class Grad>
+struct Kernel {
+  using F = typename V::F;
+  using I = typename V::I;
+  static constexpr bool kRandom = (Rule::kHasM && M::kRandom) || (Rule::kHasV && Second::kRandom);
+
+  template <class Extent>
+  static void step(const Span& s, const Rule& rule, const RandomBits<V>& random, size_t i, Extent extent) {
+    const F g = Grad::load(s.grad.data, i, extent);
+    F w = Weights::load(s, i, extent), m{}, v{};
+    if constexpr (Rule::kHasM) m = M::load(s.m, i, extent);
+    if constexpr (Rule::kHasV) v = Second::load(s.v, i, extent);
+    rule(g, w, m, v);
+    I bits{};
+    if constexpr (kRandom) bits = random.at(i);
+    if constexpr (Rule::kHasM) M::store(s.m, i, extent, m, V::low_half(bits));
+    if constexpr (Rule::kHasV) Second::store(s.v, i, extent, v, V::high_half(bits));
+    Weights::store(s, i, extent, w);
+  }
+
+  // `s` by value: vector stores may alias anything, and pointers behind a reference would be reloaded each
+  // time.
+  static void run(const Span s, const StepScalars& scalars) {
+    const Rule rule(scalars);
+    const RandomBits<V> random(scalars.random_key, s.first);
+    size_t i = 0;
+    if constexpr (V::kLanes > 1) {
+      for (const size_t head = Weights::before_aligned(s); i < head;) {
+        const size_t count = head - i < V::kLanes ? head - i : V::kLanes;
+        step(s, rule, random, i, Part{count});
+        i += count;
+      }
+    }
+    for (; i + V::kLanes <= s.count; i += V::kLanes) step(s, rule, random, i, Whole{});
+    if constexpr (V::kLanes > 1) {
+      if (i < s.count) step(s, rule, random, i, Part{s.count - i});
+    }
+    Weights::finish();
+  }
+  static void call(const Span& span, const StepScalars& scalars) { run(span, scalars); }
 };
 
-template <class V, class Weights, class Grad, class Extent>
-inline void update(const Streams& s, const Broadcast<V>& c, size_t i, Extent extent) {
-  using F = typename V::F;
-  const F g = V::mul(Grad::load(s.grad.data, i, extent), c.grad_scale);
-  const F m_old = V::load(s.m + i, extent);
-  const F v_old = V::load(s.v + i, extent);
-  const F w_old = Weights::load(s, i, extent);
-  const F m = V::fma(c.one_minus_beta1, V::sub(g, m_old), m_old);
-  const F v = V::fma(c.one_minus_beta2, V::fms(g, g, v_old), v_old);
-  const F q = V::div(m, V::fma(V::sqrt(v), c.inv_sqrt_bias2, c.eps));
-  const F w = V::add(w_old, V::fma(q, c.neg_step_size, V::mul(w_old, c.neg_lr_decay)));
-  V::store(s.m + i, extent, m);
-  V::store(s.v + i, extent, v);
-  Weights::store(s, i, extent, w);
-}
-
-// `s` by value: vector stores may alias anything, and pointers behind a reference would be reloaded each
-// time.
-template <class V, class Weights, class Grad>
-void update_span(const Streams s, const StepScalars& scalars) {
-  const Broadcast<V> c(scalars);
-  size_t i = 0;
-  for (; i + V::kLanes <= s.count; i += V::kLanes) update<V, Weights, Grad>(s, c, i, Whole{});
-  if constexpr (V::kLanes > 1) {
-    if (i < s.count) update<V, Weights, Grad>(s, c, i, Part{s.count - i});
-  }
-}
-
-template <class V, template <class> class Weights>
-void update_any(const Streams& s, const StepScalars& scalars) {
-  if (s.grad.dtype == DType::f32) {
-    update_span<V, Weights<V>, Fp32Grad<V>>(s, scalars);
+/// `V16` is V, or a vector that is faster where every array has elements of 16 bits.
+template <class V, class V16, template <class> class Rule, template <class> class Weights,
+          template <class> class M, template <class> class Second, template <class> class Grad>
+constexpr Update kernel() {
+  if constexpr (Weights<V>::kIs16Bit && M<V>::kIs16Bit && Second<V>::kIs16Bit && Grad<V>::kIs16Bit) {
+    return Kernel<V16, Rule<V16>, Weights<V16>, M<V16>, Second<V16>, Grad<V16>>::call;
   } else {
-    update_span<V, Weights<V>, Bf16Grad<V>>(s, scalars);
+    return Kernel<V, Rule<V>, Weights<V>, M<V>, Second<V>, Grad<V>>::call;
   }
+}
+
+template <class V, class V16, template <class> class Rule, template <class> class Weights>
+constexpr void fill(Update (&table)[kMomentFormats][kGradientFormats]) {
+  const auto put = [&](MomentFormat moments, Update with_fp32, Update with_bf16) {
+    table[size_t(moments)][size_t(DType::f32)] = with_fp32;
+    table[size_t(moments)][size_t(DType::bf16)] = with_bf16;
+  };
+  put(MomentFormat::fp32, kernel<V, V16, Rule, Weights, Fp32Moment, Fp32Moment, Fp32Grad>(),
+      kernel<V, V16, Rule, Weights, Fp32Moment, Fp32Moment, Bf16Grad>());
+  if constexpr (Rule<V>::kHasM) {
+    put(MomentFormat::bf16_m, kernel<V, V16, Rule, Weights, NearestMoment, Fp32Moment, Fp32Grad>(),
+        kernel<V, V16, Rule, Weights, NearestMoment, Fp32Moment, Bf16Grad>());
+  }
+  if constexpr (Rule<V>::kHasM && Rule<V>::kHasV) {
+    put(MomentFormat::bf16, kernel<V, V16, Rule, Weights, RandomMoment, RandomMoment, Fp32Grad>(),
+        kernel<V, V16, Rule, Weights, RandomMoment, RandomMoment, Bf16Grad>());
+  }
+}
+
+template <class V, class V16, template <class> class Rule>
+constexpr void fill(Update (&table)[kWeightFormats][kMomentFormats][kGradientFormats]) {
+  fill<V, V16, Rule, Fp32Weights>(table[size_t(WeightFormat::fp32)]);
+  fill<V, V16, Rule, CopiedWeights>(table[size_t(WeightFormat::fp32_copy)]);
+  fill<V, V16, Rule, SplitWeights>(table[size_t(WeightFormat::split)]);
 }
 
 // The square of an fp32 number is exact in double, so only the order of the additions matters.
@@ -138,9 +238,15 @@ void square_lanes_any(Gradient grad, size_t count, double* lanes) {
   }
 }
 
-template <class V>
+template <class V, class V16>
 constexpr IsaKernels kernels_for() {
-  return {update_any<V, Fp32Weights>, update_any<V, SplitWeights>, square_lanes_any<V>};
+  IsaKernels kernels{};
+  fill<V, V16, Adamw>(kernels.update[size_t(Rule::adamw)]);
+  fill<V, V16, Adam>(kernels.update[size_t(Rule::adam)]);
+  fill<V, V16, Lion>(kernels.update[size_t(Rule::lion)]);
+  fill<V, V16, Adagrad>(kernels.update[size_t(Rule::adagrad)]);
+  kernels.square_lanes = square_lanes_any<V>;
+  return kernels;
 }
 
 }  // namespace

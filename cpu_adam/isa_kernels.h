@@ -11,23 +11,17 @@
 
 namespace headrace::adam {
 
-/// The streams of one update. Either `w` or `hi` and `lo` are set.
-struct Streams {
-  float* w;
-  bf16* hi;
-  uint16_t* lo;
-  float* m;
-  float* v;
-  Gradient grad;
-  size_t count;
-};
-
 /// Lanes of the sum of squares: element i of a tile goes to lane i % kSquareLanes, on every instruction set.
 constexpr size_t kSquareLanes = 16;
 
+constexpr size_t kRules = 4, kWeightFormats = 3, kMomentFormats = 3, kGradientFormats = 2;
+
+/// The elements of one span whose numbers have the same upper 32 bits.
+using Update = void (*)(const Span& span, const StepScalars& s);
+
 struct IsaKernels {
-  void (*fp32)(const Streams& streams, const StepScalars& s);
-  void (*split)(const Streams& streams, const StepScalars& s);
+  /// nullptr where the format is not offered.
+  Update update[kRules][kWeightFormats][kMomentFormats][kGradientFormats];
   void (*square_lanes)(Gradient grad, size_t count, double* lanes);  ///< overwrites kSquareLanes sums
 };
 

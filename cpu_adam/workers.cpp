@@ -68,24 +68,34 @@ void Workers::for_each(size_t count, const std::function<void(size_t)>& job) {
   impl_->arena.execute([&] { tbb::parallel_for(size_t{0}, parts, run, tbb::static_partitioner{}); });
 }
 
+void Workers::update(const Format& format, std::span<const ScaledSpan> spans) {
+  size_t count = 0;
+  for (const ScaledSpan& item : spans) count += item.span.count;
+  impl_->spread(count, [&](size_t begin, size_t end) {
+    size_t first = 0;
+    for (const ScaledSpan& item : spans) {
+      const size_t from = std::max(begin, first), to = std::min(end, first + item.span.count);
+      if (from < to) adam::update(format, item.span.part(format, from - first, to - from), *item.scalars);
+      first += item.span.count;
+      if (first >= end) return;
+    }
+  });
+}
+
 void Workers::adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad,
                     const StepScalars& s) {
   HEADRACE_CHECK(m.size() == w.size() && v.size() == w.size(), "spans differ in length");
-  impl_->spread(w.size(), [&](size_t begin, size_t end) {
-    const size_t n = end - begin;
-    adam::adamw(w.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n), grad.from(begin), s);
-  });
+  const ScaledSpan whole{{.count = w.size(), .w = w.data(), .m = m.data(), .v = v.data(), .grad = grad}, &s};
+  update({}, {&whole, 1});
 }
 
 void Workers::adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
                     Gradient grad, const StepScalars& s) {
   HEADRACE_CHECK(lo.size() == hi.size() && m.size() == hi.size() && v.size() == hi.size(),
                  "spans differ in length");
-  impl_->spread(hi.size(), [&](size_t begin, size_t end) {
-    const size_t n = end - begin;
-    adam::adamw(hi.subspan(begin, n), lo.subspan(begin, n), m.subspan(begin, n), v.subspan(begin, n),
-                grad.from(begin), s);
-  });
+  const ScaledSpan whole{
+      {.count = hi.size(), .hi = hi.data(), .lo = lo.data(), .m = m.data(), .v = v.data(), .grad = grad}, &s};
+  update({.weights = WeightFormat::split}, {&whole, 1});
 }
 
 SumSquares Workers::sum_squares(Gradient grad, size_t count) {

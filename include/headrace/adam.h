@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW on spans of CPU memory: one fused pass that unscales and clips the gradient, decays, updates and
-// (bf16) splits the master. Usable without the rest of the library.
+// Optimizer updates on spans of CPU memory: one fused pass that unscales and clips the gradient, decays,
+// updates the moments and the weight, and writes the weight's bf16 form. Usable without the rest of the
+// library.
 //
-// Formula, step t >= 1 (Kingma & Ba 2015; Loshchilov & Hutter 2019, "Decoupled Weight Decay"):
-//   g  = grad * grad_scale
-//   m  = m + (1 - beta1) (g - m)            v = v + (1 - beta2) (g g - v)
-//   q  = m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-//   w  = w + [ -lr/(1 - beta1^t) q - lr weight_decay w ]        (one rounding of w)
-// 1 - beta, both corrections and the products of scalars are computed in double and rounded to fp32 once.
+// Rules, step t >= 1, g = grad * grad_scale:
+//   AdamW (Kingma & Ba 2015; Loshchilov & Hutter 2019, "Decoupled Weight Decay")
+//     m  = m + (1 - beta1) (g - m)            v = v + (1 - beta2) (g g - v)
+//     q  = m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//     w  = w + [ -lr/(1 - beta1^t) q - lr weight_decay w ]        (one rounding of w)
+//   Adam: the same with g = grad * grad_scale + weight_decay w and no other decay
+//   Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"; has no v)
+//     w  = w + [ -lr sign(m + (1 - beta1) (g - m)) - lr weight_decay w ]
+//     m  = m + (1 - beta2) (g - m)
+//   Adagrad (Duchi, Hazan & Singer 2011; has no m), g = grad * grad_scale + weight_decay w
+//     v  = v + g g                            w = w - lr g / (sqrt(v) + eps)
+// 1 - beta, the corrections and the products of scalars are computed in double and rounded to fp32 once.
 //
 // The roundings, in this order and no others (fma rounds once; names are those of StepScalars):
-//   g = grad * grad_scale
-//   m = fma(one_minus_beta1, g - m, m)
-//   v = fma(one_minus_beta2, fma(g, g, -v), v)                  (never negative when it was not)
-//   q = m / fma(sqrt(v), inv_sqrt_bias2, eps)
-//   w = w + fma(q, neg_step_size, w * neg_lr_decay)
+//   g = grad * grad_scale                      Adam, Adagrad: g = fma(l2, w, grad * grad_scale)
+//   m = fma(one_minus_beta1, g - m, m)         Lion: c of the old m, then m with one_minus_beta2
+//   v = fma(one_minus_beta2, fma(g, g, -v), v) (never negative when it was not)     Adagrad: v = fma(g, g, v)
+//   q = m / fma(sqrt(v), inv_sqrt_bias2, eps)  Lion: sign(c)     Adagrad: g / fma(sqrt(v), 1, eps)
+//   w = w + fma(q, neg_step_size, w * neg_lr_decay)              Adam, Adagrad: w = fma(q, neg_step_size, w)
+// Weights and moments in narrower formats than fp32 are widened before and rounded after this.
 //
 // Exactness: scalar, AVX2 and AVX-512 give identical bits, and so does any split of a span into parts: the
-// bias correction belongs to the step, not to the call. An element whose weight, m, v and gradient are zero
-// stays exactly zero, so padding is inert. Denormals are kept, unless the caller's threads flush them. NaNs
-// appear in the same places everywhere; their payloads are unspecified.
+// bias correction belongs to the step, not to the call, and stochastic rounding draws by the element's
+// number. An element whose weight, moments and gradient are zero stays exactly zero, so padding is inert.
+// Denormals are kept, unless the caller's threads flush them. NaNs appear in the same places everywhere;
+// their payloads are unspecified.
 //
 // The instruction set is picked at run time; the environment variable HEADRACE_ISA = scalar | avx2 | avx512,
 // read once, overrides it (an unknown or unsupported value throws ConfigError).
@@ -45,12 +54,44 @@ Isa active_isa();
 bool supported(Isa isa);
 const char* isa_name(Isa isa);
 
+enum class Rule : uint8_t { adamw, adam, lion, adagrad };
+
+/// How a weight is kept.
+enum class WeightFormat : uint8_t {
+  fp32,       ///< w
+  fp32_copy,  ///< w, and `copy` is written: w rounded to bf16, nearest, ties to even
+  split       ///< hi and lo (see dtype.h): hi is the bf16 weight, lo the lower half of the fp32 master
+};
+
+/// How the moments are kept.
+enum class MomentFormat : uint8_t {
+  fp32,
+  bf16_m,  ///< m in bf16, rounded to nearest; v in fp32
+  bf16  ///< both in bf16, rounded stochastically: v would get stuck where (1 - beta2) v is below half a step
+};
+
+/// A variant of the update.
+struct Format {
+  Rule rule = Rule::adamw;
+  WeightFormat weights = WeightFormat::fp32;
+  MomentFormat moments = MomentFormat::fp32;
+  bool operator==(const Format&) const = default;
+};
+
+/// Every rule has every format, except: bf16 v where there is no m beside it (Lion takes bf16_m, Adagrad
+/// fp32).
+bool offered(const Format& format);
+/// Bytes read and written for one element.
+size_t bytes_moved(const Format& format, DType gradient);
+
 struct Options {
+  Rule rule = Rule::adamw;
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
+  uint64_t seed = 0;  ///< of stochastic rounding
 };
 
 /// Everything that depends on the step and not on the element. Made once per step and weight decay.
@@ -58,9 +99,11 @@ struct StepScalars {
   float one_minus_beta1, one_minus_beta2;
   float inv_sqrt_bias2;  ///< 1 / sqrt(1 - beta2^t)
   float eps;
-  float neg_step_size;  ///< -lr / (1 - beta1^t)
-  float neg_lr_decay;   ///< -lr * weight_decay
-  float grad_scale;     ///< unscale and clip coefficient
+  float neg_step_size;      ///< -lr / (1 - beta1^t); Lion, Adagrad: -lr
+  float neg_lr_decay;       ///< AdamW, Lion: -lr * weight_decay
+  float grad_scale;         ///< unscale and clip coefficient
+  float l2 = 0;             ///< Adam, Adagrad: weight_decay
+  uint64_t random_key = 0;  ///< of stochastic rounding: of the seed and the step
 };
 
 /// `t` counts from 1; beta^t is the closed form pow(beta, t) in double, so that a resumed run has the same
@@ -78,7 +121,36 @@ struct Gradient {
   }
 };
 
-/// fp32 weights. All spans have w.size() elements; no alignment beyond the element's own is needed.
+/// The arrays of `count` elements; the format says which there are, the others are ignored. Gradients may be
+/// in either format. No alignment beyond the element's own is needed.
+struct Span {
+  size_t count = 0;
+  /// Number of the first element among all that share a seed: the bits that stochastic rounding draws depend
+  /// on it, so it must be the same however the elements are cut into spans.
+  uint64_t first = 0;
+  float* w = nullptr;
+  bf16* copy = nullptr;
+  bf16* hi = nullptr;
+  uint16_t* lo = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  Gradient grad{};
+
+  /// `elems` elements from number `index` of this span on.
+  [[nodiscard]] Span part(const Format& format, size_t index, size_t elems) const;
+};
+
+/// One pass over a span on the calling thread. A format that is not offered aborts.
+void update(const Format& format, const Span& span, const StepScalars& s);
+void update(Isa isa, const Format& format, const Span& span, const StepScalars& s);
+
+/// A span with its scalars: tensors with and without weight decay may share a list.
+struct ScaledSpan {
+  Span span;
+  const StepScalars* scalars;
+};
+
+/// AdamW on fp32 weights. All spans have w.size() elements; no alignment beyond the element's own is needed.
 void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
 
 /// Split master (see dtype.h): hi is the bf16 weight, lo the lower half of the fp32 master.
@@ -131,6 +203,10 @@ class Workers {
   /// Calls job(i) for every i in [0, count), contiguous runs of i per worker; returns when all have returned.
   /// For many short spans: one call instead of one per span. An exception of a job is rethrown.
   void for_each(size_t count, const std::function<void(size_t)>& job);
+
+  /// Updates all spans of the list as if they were one long span: each worker takes one contiguous run of
+  /// elements, whatever the spans' lengths are.
+  void update(const Format& format, std::span<const ScaledSpan> spans);
 
   void adamw(std::span<float> w, std::span<float> m, std::span<float> v, Gradient grad, const StepScalars& s);
   void adamw(std::span<bf16> hi, std::span<uint16_t> lo, std::span<float> m, std::span<float> v,
