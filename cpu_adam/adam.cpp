@@ -86,12 +86,25 @@ bool offered(const Format& format) {
          nullptr;
 }
 
-size_t bytes_moved(const Format& format, DType gradient) {
-  const bool has_m = format.rule != Rule::adagrad, has_v = format.rule != Rule::lion;
-  const size_t m = format.moments == MomentFormat::fp32 ? 4 : 2,
-               v = format.moments == MomentFormat::bf16 ? 2 : 4;
-  const size_t copy = format.weights == WeightFormat::fp32_copy ? 2 : 0;
-  return dtype_bytes(gradient) + 8 + copy + (has_m ? 2 * m : 0) + (has_v ? 2 * v : 0);
+double bytes_moved(const Format& format, DType gradient) {
+  const auto moment = [&](bool is_v) {
+    switch (format.moments) {
+      case MomentFormat::q8:
+        return 1 + 4.0 / double(kBlockElems);
+      case MomentFormat::bf16:
+        return 2.0;
+      case MomentFormat::bf16_m:
+        return is_v ? 4.0 : 2.0;
+      case MomentFormat::fp32:
+        break;
+    }
+    return 4.0;
+  };
+  const double weight = format.weights == WeightFormat::split24 ? 3 : 4;
+  const double copy = format.weights == WeightFormat::fp32_copy ? 2 : 0;
+  const double m = format.rule == Rule::adagrad ? 0 : moment(false),
+               v = format.rule == Rule::lion ? 0 : moment(true);
+  return double(dtype_bytes(gradient)) + copy + 2 * (weight + m + v);
 }
 
 StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale) {
@@ -120,25 +133,32 @@ double clip_coefficient(double norm, double max_norm) {
 
 Span Span::part(const Format& format, size_t index, size_t elems) const {
   HEADRACE_CHECK(index <= count && elems <= count - index, "a part is within its span");
+  HEADRACE_CHECK(format.moments != MomentFormat::q8 || index % kBlockElems == 0, "blocks are not cut");
   const auto from = [index](auto* array) { return array ? array + index : array; };
-  const auto moment = [index](void* array, bool wide) {
-    return array ? static_cast<void*>(static_cast<std::byte*>(array) + index * (wide ? 4 : 2)) : nullptr;
+  const auto scale_from = [index](float* array) { return array ? array + index / kBlockElems : array; };
+  const auto moment = [index](void* array, size_t bytes) {
+    return array ? static_cast<void*>(static_cast<std::byte*>(array) + index * bytes) : nullptr;
   };
+  constexpr size_t kBytesOfM[kMomentFormats] = {4, 2, 2, 1}, kBytesOfV[kMomentFormats] = {4, 4, 2, 1};
   return {.count = elems,
           .first = first + index,
           .w = from(w),
           .copy = from(copy),
           .hi = from(hi),
           .lo = from(lo),
-          .m = moment(m, format.moments == MomentFormat::fp32),
-          .v = moment(v, format.moments != MomentFormat::bf16),
+          .lo8 = from(lo8),
+          .m = moment(m, kBytesOfM[size_t(format.moments)]),
+          .v = moment(v, kBytesOfV[size_t(format.moments)]),
+          .m_scale = scale_from(m_scale),
+          .v_scale = scale_from(v_scale),
           .grad = grad.from(index)};
 }
 
 void update(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
   const Update run = kernels_of(isa).update[size_t(format.rule)][size_t(format.weights)]
                                            [size_t(format.moments)][size_t(span.grad.dtype)];
-  HEADRACE_CHECK(run, "this rule does not have moments in this format");
+  HEADRACE_CHECK(run, "this rule does not have this format");
+  HEADRACE_CHECK(format.moments != MomentFormat::q8 || span.first % kBlockElems == 0, "blocks are not cut");
   for (size_t done = 0; done < span.count;) {
     const uint64_t to_next_key = kNumbersOfAKey - (span.first + done) % kNumbersOfAKey;
     const size_t elems = size_t(std::min<uint64_t>(span.count - done, to_next_key));

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "cpu_adam/adam_kernel.h"
+#include "cpu_adam/adam_blocks.h"
 
 namespace headrace::adam {
 namespace {
@@ -47,6 +47,46 @@ struct Avx2 {
   }
   static I low_half(I a) { return _mm256_and_si256(a, _mm256_set1_epi32(0xffff)); }
   static I high_half(I a) { return _mm256_srli_epi32(a, 16); }
+
+  static I and_int(I a, I b) { return _mm256_and_si256(a, b); }
+  static I min_int(I a, I b) { return _mm256_min_epu32(a, b); }
+  static I max_int(I a, I b) { return _mm256_max_epu32(a, b); }
+  static I one_where_less(F a, F b) {
+    return _mm256_and_si256(_mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)), set_int(1));
+  }
+  static F from_int(I a) { return _mm256_cvtepi32_ps(a); }
+  static I truncated(F x) { return _mm256_cvttps_epi32(x); }
+  static F abs(F x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+  static F min(F a, F b) { return _mm256_min_ps(a, b); }
+  static I magnitude_bits(F x) { return _mm256_castps_si256(abs(x)); }
+  static float largest(I bits) {
+    __m128i most = _mm_max_epu32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0b01001110));
+    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0b10110001));
+    return _mm_cvtss_f32(_mm_castsi128_ps(most));
+  }
+  static I with_sign_of(I a, F x) {
+    const I sign = _mm256_srai_epi32(_mm256_castps_si256(x), 31);
+    return _mm256_sub_epi32(_mm256_xor_si256(a, sign), sign);
+  }
+  static I load8(const uint8_t* p, Whole) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  static I load8(const uint8_t* p, Part part) {
+    uint8_t lanes[kLanes] = {};
+    std::memcpy(lanes, p, part.count);
+    return load8(lanes, Whole{});
+  }
+  static I sign_extend8(I a) { return _mm256_srai_epi32(_mm256_slli_epi32(a, 24), 24); }
+  static void store8(uint8_t* p, Whole, I a) {
+    const __m128i words = packed16(_mm256_and_si256(a, set_int(0xff)));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+  }
+  static void store8(uint8_t* p, Part part, I a) {
+    uint8_t lanes[kLanes];
+    store8(lanes, Whole{}, a);
+    std::memcpy(p, lanes, part.count);
+  }
 
   static F load(const float* p, Whole) { return _mm256_loadu_ps(p); }
   static F load(const float* p, Part part) {
@@ -120,6 +160,18 @@ struct Avx2 {
     store16(lo, extent, _mm256_and_si256(bits, _mm256_set1_epi32(0xffff)));
   }
 
+  template <class Extent>
+  static F merge24(const bf16* hi, const uint8_t* lo, Extent extent) {
+    const I lower = _mm256_slli_epi32(sign_extend8(load8(lo, extent)), 8);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(load16(hi, extent), 16), lower));
+  }
+  template <class Extent>
+  static void split24(bf16* hi, uint8_t* lo, Extent extent, F x, I random8) {
+    const I bits = add_to_numbers(x, random8);
+    store16(hi, extent, _mm256_srli_epi32(_mm256_add_epi32(bits, set_int(0x8000)), 16));
+    store8(lo, extent, _mm256_srli_epi32(bits, 8));
+  }
+
   static void add_squares(Squares& sum, F x) {
     const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
     const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
@@ -134,6 +186,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx2Kernels = kernels_for<Avx2, Avx2>();
+constinit const IsaKernels kAvx2Kernels = kernels_with_blocks<Avx2, Avx2>();
 
 }  // namespace headrace::adam

@@ -4,7 +4,7 @@
 // Division and square root are the exact instructions: the approximations with a Newton step measured slower.
 #include <immintrin.h>
 
-#include "cpu_adam/adam_kernel.h"
+#include "cpu_adam/adam_blocks.h"
 #include "cpu_adam/avx512_pairs.h"
 
 namespace headrace::adam {
@@ -50,6 +50,38 @@ struct Avx512 {
   static I high_half(I a) { return _mm512_srli_epi32(a, 16); }
 
   static __mmask16 mask(Part part) { return __mmask16((1u << part.count) - 1); }
+
+  static I and_int(I a, I b) { return _mm512_and_si512(a, b); }
+  static I min_int(I a, I b) { return _mm512_min_epu32(a, b); }
+  static I max_int(I a, I b) { return _mm512_max_epu32(a, b); }
+  static I one_where_less(F a, F b) {
+    return _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), 1);
+  }
+  static F from_int(I a) { return _mm512_cvtepi32_ps(a); }
+  static I truncated(F x) { return _mm512_cvttps_epi32(x); }
+  static F abs(F x) { return _mm512_abs_ps(x); }
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }
+  static I magnitude_bits(F x) { return _mm512_castps_si512(abs(x)); }
+  static float largest(I bits) {
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(int(_mm512_reduce_max_epu32(bits)))));
+  }
+  static I with_sign_of(I a, F x) {
+    const I sign = _mm512_srai_epi32(_mm512_castps_si512(x), 31);
+    return _mm512_sub_epi32(_mm512_xor_si512(a, sign), sign);
+  }
+  static I load8(const uint8_t* p, Whole) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static I load8(const uint8_t* p, Part part) {
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask(part), p));
+  }
+  static I sign_extend8(I a) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 24), 24); }
+  static void store8(uint8_t* p, Whole, I a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
+  }
+  static void store8(uint8_t* p, Part part, I a) {
+    _mm_mask_storeu_epi8(p, mask(part), _mm512_cvtepi32_epi8(a));
+  }
 
   static F load(const float* p, Whole) { return _mm512_loadu_ps(p); }
   static F load(const float* p, Part part) { return _mm512_maskz_loadu_ps(mask(part), p); }
@@ -109,6 +141,18 @@ struct Avx512 {
     store16(lo, extent, bits);
   }
 
+  template <class Extent>
+  static F merge24(const bf16* hi, const uint8_t* lo, Extent extent) {
+    const I lower = _mm512_slli_epi32(sign_extend8(load8(lo, extent)), 8);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(load16(hi, extent), 16), lower));
+  }
+  template <class Extent>
+  static void split24(bf16* hi, uint8_t* lo, Extent extent, F x, I random8) {
+    const I bits = add_to_numbers(x, random8);
+    store16(hi, extent, _mm512_srli_epi32(_mm512_add_epi32(bits, set_int(0x8000)), 16));
+    store8(lo, extent, _mm512_srli_epi32(bits, 8));
+  }
+
   static void add_squares(Squares& sum, F x) {
     const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
     const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
@@ -123,6 +167,6 @@ struct Avx512 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx512Kernels = kernels_for<Avx512, Avx512Pairs>();
+constinit const IsaKernels kAvx512Kernels = kernels_with_blocks<Avx512, Avx512Pairs>();
 
 }  // namespace headrace::adam

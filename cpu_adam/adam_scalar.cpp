@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "cpu_adam/adam_kernel.h"
+#include "cpu_adam/adam_blocks.h"
 
 namespace headrace::adam {
 namespace {
@@ -39,6 +39,21 @@ struct Scalar {
   static I low_half(I a) { return a & 0xffffu; }
   static I high_half(I a) { return a >> 16; }
 
+  static I and_int(I a, I b) { return a & b; }
+  static I min_int(I a, I b) { return a < b ? a : b; }
+  static I max_int(I a, I b) { return a < b ? b : a; }
+  static I one_where_less(F a, F b) { return a < b ? 1 : 0; }
+  static F from_int(I a) { return float(int32_t(a)); }
+  static I truncated(F x) { return uint32_t(int32_t(x)); }
+  static F abs(F x) { return std::fabs(x); }
+  static F min(F a, F b) { return a < b ? a : b; }
+  static I magnitude_bits(F x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffu; }
+  static float largest(I bits) { return std::bit_cast<float>(bits); }
+  static I with_sign_of(I a, F x) { return std::bit_cast<uint32_t>(x) >> 31 ? 0u - a : a; }
+  static I load8(const uint8_t* p, Whole) { return *p; }
+  static I sign_extend8(I a) { return uint32_t(int32_t(int8_t(uint8_t(a)))); }
+  static void store8(uint8_t* p, Whole, I a) { *p = uint8_t(a); }
+
   static F load(const float* p, Whole) { return *p; }
   static void store(float* p, Whole, F x) { *p = x; }
   static F load_bf16(const bf16* p, Whole) { return to_float(*p); }
@@ -56,12 +71,22 @@ struct Scalar {
     *lo = master.lo;
   }
 
+  static F merge24(const bf16* hi, const uint8_t* lo, Whole) {
+    return merge_master({*hi, uint16_t(*lo << 8)});
+  }
+  static void split24(bf16* hi, uint8_t* lo, Whole, F x, I random8) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x);
+    const SplitMaster master = split_master(std::bit_cast<float>(std::isnan(x) ? bits : bits + random8));
+    *hi = master.hi;
+    *lo = uint8_t(master.lo >> 8);
+  }
+
   static void add_squares(Squares& sum, F x) { sum += double(x) * double(x); }
   static void store_squares(double* lanes, Squares sum) { *lanes = sum; }
 };
 
 }  // namespace
 
-constinit const IsaKernels kScalarKernels = kernels_for<Scalar, Scalar>();
+constinit const IsaKernels kScalarKernels = kernels_with_blocks<Scalar, Scalar>();
 
 }  // namespace headrace::adam

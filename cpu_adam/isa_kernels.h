@@ -14,7 +14,7 @@ namespace headrace::adam {
 /// Lanes of the sum of squares: element i of a tile goes to lane i % kSquareLanes, on every instruction set.
 constexpr size_t kSquareLanes = 16;
 
-constexpr size_t kRules = 4, kWeightFormats = 3, kMomentFormats = 3, kGradientFormats = 2;
+constexpr size_t kRules = 4, kWeightFormats = 4, kMomentFormats = 4, kGradientFormats = 2;
 
 /// The elements of one span whose numbers have the same upper 32 bits.
 using Update = void (*)(const Span& span, const StepScalars& s);

@@ -72,10 +72,15 @@ void Workers::update(const Format& format, std::span<const ScaledSpan> spans) {
   size_t count = 0;
   for (const ScaledSpan& item : spans) count += item.span.count;
   impl_->spread(count, [&](size_t begin, size_t end) {
-    size_t first = 0;
+    size_t first = 0;  // of the span in the list
+    // Where a part begins or ends within a span, at the next whole block of it.
+    const auto within = [&first](size_t at, size_t elems) {
+      const size_t index = at < first ? 0 : (at - first + kBlockElems - 1) / kBlockElems * kBlockElems;
+      return std::min(index, elems);
+    };
     for (const ScaledSpan& item : spans) {
-      const size_t from = std::max(begin, first), to = std::min(end, first + item.span.count);
-      if (from < to) adam::update(format, item.span.part(format, from - first, to - from), *item.scalars);
+      const size_t from = within(begin, item.span.count), to = within(end, item.span.count);
+      if (from < to) adam::update(format, item.span.part(format, from, to - from), *item.scalars);
       first += item.span.count;
       if (first >= end) return;
     }

@@ -58,17 +58,27 @@ enum class Rule : uint8_t { adamw, adam, lion, adagrad };
 
 /// How a weight is kept.
 enum class WeightFormat : uint8_t {
-  fp32,       ///< w
-  fp32_copy,  ///< w, and `copy` is written: w rounded to bf16, nearest, ties to even
-  split       ///< hi and lo (see dtype.h): hi is the bf16 weight, lo the lower half of the fp32 master
+  fp32,
+  fp32_copy,  ///< fp32, and `copy` is written: the weight in bf16, to nearest, ties to even
+  split,      ///< hi and lo (see dtype.h): hi is the bf16 weight, lo the lower half of the fp32 master
+  split24,    ///< hi and lo8: the lowest 8 bits of the master are rounded away, stochastically
 };
 
 /// How the moments are kept.
 enum class MomentFormat : uint8_t {
   fp32,
-  bf16_m,  ///< m in bf16, rounded to nearest; v in fp32
-  bf16  ///< both in bf16, rounded stochastically: v would get stuck where (1 - beta2) v is below half a step
+  bf16_m,  ///< m in bf16, to nearest; v in fp32
+  bf16,    ///< both in bf16, stochastically: to nearest, v would stop at half a bf16 step above its change
+  q8,      ///< both in 8 bits with a scale for each block, stochastically
 };
+
+// 8-bit moments, after Dettmers et al. 2022 ("8-bit Optimizers via Block-wise Quantization"), with codes in
+// closed form. A block of kBlockElems elements has the scales max |m| and max v in fp32, an element the codes
+//   m = m_scale sign(k) (k / 127)^2,  -127 <= k <= 127         v = v_scale (k / 255)^4,  0 <= k <= 255
+// which are finer near zero, where most of a block is. A value becomes one of its two neighbours, with the
+// odds that make the mean exact; but a v that is not 0 does not become 0, which would make a step 1 / eps
+// long.
+constexpr size_t kBlockElems = 64;
 
 /// A variant of the update.
 struct Format {
@@ -78,11 +88,11 @@ struct Format {
   bool operator==(const Format&) const = default;
 };
 
-/// Every rule has every format, except: bf16 v where there is no m beside it (Lion takes bf16_m, Adagrad
-/// fp32).
+/// All combinations but these: Lion has fp32 or bf16_m, Adagrad fp32; q8 and split24 go together, with Adam
+/// and AdamW.
 bool offered(const Format& format);
 /// Bytes read and written for one element.
-size_t bytes_moved(const Format& format, DType gradient);
+double bytes_moved(const Format& format, DType gradient);
 
 struct Options {
   Rule rule = Rule::adamw;
@@ -121,22 +131,25 @@ struct Gradient {
   }
 };
 
-/// The arrays of `count` elements; the format says which there are, the others are ignored. Gradients may be
-/// in either format. No alignment beyond the element's own is needed.
+/// The arrays of `count` elements; the format says which there are, the others are ignored. The gradient may
+/// be in either format. No alignment beyond the element's own is needed.
 struct Span {
   size_t count = 0;
-  /// Number of the first element among all that share a seed: the bits that stochastic rounding draws depend
-  /// on it, so it must be the same however the elements are cut into spans.
+  /// Number of the first element among all that share a seed: stochastic rounding draws by it, so it must be
+  /// the same however the elements are cut into spans. With q8 a multiple of kBlockElems.
   uint64_t first = 0;
   float* w = nullptr;
   bf16* copy = nullptr;
   bf16* hi = nullptr;
   uint16_t* lo = nullptr;
-  void* m = nullptr;
-  void* v = nullptr;
+  uint8_t* lo8 = nullptr;
+  void* m = nullptr;         ///< float, bf16 or int8_t
+  void* v = nullptr;         ///< float, bf16 or uint8_t
+  float* m_scale = nullptr;  ///< one for each block that has begun, from `first` on
+  float* v_scale = nullptr;
   Gradient grad{};
 
-  /// `elems` elements from number `index` of this span on.
+  /// `elems` elements from number `index` of this span on; with q8 a multiple of kBlockElems.
   [[nodiscard]] Span part(const Format& format, size_t index, size_t elems) const;
 };
 

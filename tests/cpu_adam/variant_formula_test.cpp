@@ -195,5 +195,90 @@ TEST(StochasticRounding, LetsTheSecondMomentFollowSmallerGradients) {
   EXPECT_GT(std::abs(nearest / v[0] - 1), 0.1);  // what this is for
 }
 
+/// One step with beta1 = beta2 = 0: m is the gradient and v its square, so what is decoded afterwards shows
+/// what a value was encoded to.
+VariantState encoded(const std::vector<float>& grad, uint64_t seed) {
+  const Format format{.weights = WeightFormat::split24, .moments = MomentFormat::q8};
+  VariantState state(format, std::vector<float>(grad.size(), 1.0f));
+  const Options options{.lr = 0, .beta1 = 0, .beta2 = 0, .seed = seed};
+  update(format, state.span(gradient_of(grad)), make_scalars(options, 1, 1.0));
+  return state;
+}
+
+/// How far the two codes around a value are apart, in units of the scale.
+double step_of_m(double x) {
+  const double k = std::floor(127 * std::sqrt(x));
+  return (2 * k + 1) / (127.0 * 127.0);
+}
+double step_of_v(double y) {
+  const double k = std::floor(255 * std::pow(y, 0.25));
+  return (std::pow(k + 1, 4) - std::pow(k, 4)) / std::pow(255.0, 4);
+}
+
+TEST(Blocks, TakeOneOfTheTwoNeighboursOfAValueAndItsMeanIsExact) {
+  constexpr int kDraws = 4000;
+  Random random(7);
+  std::vector<float> grad(kBlockElems);
+  for (size_t i = 0; i < kBlockElems; ++i)
+    grad[i] = float(std::pow(10.0, random.uniform(-3, 0))) * (i % 2 ? 1.0f : -1.0f);
+  grad[5] = 1;  // the scale of m and of v
+  std::vector<double> sum_m(kBlockElems), sum_v(kBlockElems);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const VariantState state = encoded(grad, uint64_t(draw));
+    ASSERT_EQ(state.m_scale[0], 1.0f);
+    ASSERT_EQ(state.v_scale[0], 1.0f);
+    for (size_t i = 0; i < kBlockElems; ++i) {
+      const double x = std::fabs(grad[i]);
+      ASSERT_LE(std::fabs(state.m(i) - grad[i]), step_of_m(x) + 1e-6) << i;
+      ASSERT_LE(std::fabs(state.v(i) - x * x), step_of_v(x * x) + 1e-6) << i;
+      sum_m[i] += state.m(i);
+      sum_v[i] += state.v(i);
+    }
+  }
+  for (size_t i = 0; i < kBlockElems; ++i) {
+    // Half a step is the largest standard deviation of one draw; five of the mean's.
+    const double x = std::fabs(grad[i]), sigma = 0.5 / std::sqrt(double(kDraws));
+    EXPECT_NEAR(sum_m[i] / kDraws, grad[i], 5 * sigma * step_of_m(x) + 1e-6) << i;
+    EXPECT_NEAR(sum_v[i] / kDraws, x * x, 5 * sigma * step_of_v(x * x) + 1e-6) << i;
+  }
+}
+
+TEST(Blocks, DoNotMakeASmallSecondMomentZero) {
+  const VariantState state = encoded({1.0f, 1e-6f, 0.0f, -1e-12f}, 3);
+  EXPECT_EQ(state.v8, (std::vector<uint8_t>{255, 1, 0, 1}));
+}
+
+TEST(Blocks, KeepTheirLargestValuesExactly) {
+  const std::vector<float> grad = {0.25f, -3.0f, 1.0f};
+  const VariantState state = encoded(grad, 1);
+  EXPECT_EQ(state.m(1), -3.0f);
+  EXPECT_EQ(state.v(1), 9.0f);
+}
+
+// Gradients of two decades in every block: the weights end within a few percent of the way that fp32 state
+// makes them go.
+TEST(Blocks, FollowFp32StateOverManySteps) {
+  constexpr size_t kCount = 5 * kBlockElems + 17;
+  const Format plain{}, blocks{.weights = WeightFormat::split24, .moments = MomentFormat::q8};
+  const Options options{.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 0.01, .seed = 6};
+  Random random(8);
+  const std::vector<float> start(kCount, 0.5f);
+  std::vector<float> scale(kCount), grad(kCount);
+  for (float& s : scale) s = float(std::pow(10.0, random.uniform(-4, -2)));
+  VariantState a(plain, start), b(blocks, start);
+  for (uint64_t t = 1; t <= 300; ++t) {
+    for (size_t i = 0; i < kCount; ++i) grad[i] = scale[i] * float(random.uniform(-1, 2));
+    update(plain, a.span(gradient_of(grad)), make_scalars(options, t, 1.0));
+    update(blocks, b.span(gradient_of(grad)), make_scalars(options, t, 1.0));
+  }
+  double moved = 0, apart = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    moved += std::fabs(a.weight(i) - start[i]);
+    apart += std::fabs(a.weight(i) - b.weight(i));
+  }
+  EXPECT_GT(moved / double(kCount), 0.05);
+  EXPECT_LT(apart / moved, 0.05);
+}
+
 }  // namespace
 }  // namespace headrace::adam::test
