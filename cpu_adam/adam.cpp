@@ -87,24 +87,10 @@ bool offered(const Format& format) {
 }
 
 double bytes_moved(const Format& format, DType gradient) {
-  const auto moment = [&](bool is_v) {
-    switch (format.moments) {
-      case MomentFormat::q8:
-        return 1 + 4.0 / double(kBlockElems);
-      case MomentFormat::bf16:
-        return 2.0;
-      case MomentFormat::bf16_m:
-        return is_v ? 4.0 : 2.0;
-      case MomentFormat::fp32:
-        break;
-    }
-    return 4.0;
-  };
-  const double weight = format.weights == WeightFormat::split24 ? 3 : 4;
-  const double copy = format.weights == WeightFormat::fp32_copy ? 2 : 0;
-  const double m = format.rule == Rule::adagrad ? 0 : moment(false),
-               v = format.rule == Rule::lion ? 0 : moment(true);
-  return double(dtype_bytes(gradient)) + copy + 2 * (weight + m + v);
+  double bytes = double(dtype_bytes(gradient));
+  for (const ArrayInfo& info : ArrayList(format))
+    bytes += (info.array == Array::copy ? 1 : 2) * double(info.bytes) / double(info.elems);
+  return bytes;
 }
 
 StepScalars make_scalars(const Options& options, uint64_t t, double grad_scale) {
@@ -131,27 +117,50 @@ double clip_coefficient(double norm, double max_norm) {
   return max_norm == 0 || norm <= max_norm ? 1.0 : max_norm / norm;
 }
 
+std::byte* Span::array(Array which) const {
+  void* const arrays[] = {w, copy, hi, lo, lo8, m, v, m_scale, v_scale};
+  return static_cast<std::byte*>(arrays[size_t(which)]);
+}
+
+void Span::set_array(Array which, std::byte* data) {
+  switch (which) {
+    case Array::w:
+      w = reinterpret_cast<float*>(data);
+      break;
+    case Array::copy:
+      copy = reinterpret_cast<bf16*>(data);
+      break;
+    case Array::hi:
+      hi = reinterpret_cast<bf16*>(data);
+      break;
+    case Array::lo:
+      lo = reinterpret_cast<uint16_t*>(data);
+      break;
+    case Array::lo8:
+      lo8 = reinterpret_cast<uint8_t*>(data);
+      break;
+    case Array::m:
+      m = data;
+      break;
+    case Array::v:
+      v = data;
+      break;
+    case Array::m_scale:
+      m_scale = reinterpret_cast<float*>(data);
+      break;
+    case Array::v_scale:
+      v_scale = reinterpret_cast<float*>(data);
+      break;
+  }
+}
+
 Span Span::part(const Format& format, size_t index, size_t elems) const {
   HEADRACE_CHECK(index <= count && elems <= count - index, "a part is within its span");
   HEADRACE_CHECK(format.moments != MomentFormat::q8 || index % kBlockElems == 0, "blocks are not cut");
-  const auto from = [index](auto* array) { return array ? array + index : array; };
-  const auto scale_from = [index](float* array) { return array ? array + index / kBlockElems : array; };
-  const auto moment = [index](void* array, size_t bytes) {
-    return array ? static_cast<void*>(static_cast<std::byte*>(array) + index * bytes) : nullptr;
-  };
-  constexpr size_t kBytesOfM[kMomentFormats] = {4, 2, 2, 1}, kBytesOfV[kMomentFormats] = {4, 4, 2, 1};
-  return {.count = elems,
-          .first = first + index,
-          .w = from(w),
-          .copy = from(copy),
-          .hi = from(hi),
-          .lo = from(lo),
-          .lo8 = from(lo8),
-          .m = moment(m, kBytesOfM[size_t(format.moments)]),
-          .v = moment(v, kBytesOfV[size_t(format.moments)]),
-          .m_scale = scale_from(m_scale),
-          .v_scale = scale_from(v_scale),
-          .grad = grad.from(index)};
+  Span part{.count = elems, .first = first + index, .grad = grad.from(index)};
+  for (const ArrayInfo& info : ArrayList(format))
+    part.set_array(info.array, array(info.array) + index / info.elems * info.bytes);
+  return part;
 }
 
 void update(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
@@ -159,12 +168,11 @@ void update(Isa isa, const Format& format, const Span& span, const StepScalars& 
                                            [size_t(format.moments)][size_t(span.grad.dtype)];
   HEADRACE_CHECK(run, "this rule does not have this format");
   HEADRACE_CHECK(format.moments != MomentFormat::q8 || span.first % kBlockElems == 0, "blocks are not cut");
-  for (size_t done = 0; done < span.count;) {
-    const uint64_t to_next_key = kNumbersOfAKey - (span.first + done) % kNumbersOfAKey;
-    const size_t elems = size_t(std::min<uint64_t>(span.count - done, to_next_key));
-    run(span.part(format, done, elems), s);
-    done += elems;
-  }
+  const uint64_t of_this_key = kNumbersOfAKey - span.first % kNumbersOfAKey;
+  if (span.count <= of_this_key) return run(span, s);
+  const size_t elems = size_t(of_this_key);
+  run(span.part(format, 0, elems), s);
+  update(isa, format, span.part(format, elems, span.count - elems), s);
 }
 
 void update(const Format& format, const Span& span, const StepScalars& s) {

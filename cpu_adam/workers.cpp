@@ -5,18 +5,59 @@
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "cpu_adam/cpu_order.h"
 #include "headrace/adam.h"
 #include "headrace/error.h"
 
 namespace headrace::adam {
 
+namespace {
+
+/// Gives every thread that works in an arena a CPU of its own for as long as it does.
+class Pinning final : public tbb::task_scheduler_observer {
+ public:
+  explicit Pinning(tbb::task_arena& arena)
+      : task_scheduler_observer(arena), order_(pinning_order(allowed_cpus())) {
+    observe(true);
+  }
+  ~Pinning() override { observe(false); }
+  void on_scheduler_entry(bool) override {
+    const int slot = tbb::this_task_arena::current_thread_index();
+    if (slot < 0 || order_.empty()) return;
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(order_[size_t(slot) % order_.size()], &one);
+    pinned_ = sched_setaffinity(0, sizeof(one), &one) == 0;
+  }
+  void on_scheduler_exit(bool) override {
+    if (pinned_) sched_setaffinity(0, sizeof(before_), &before_);
+    pinned_ = false;
+  }
+
+ private:
+  const std::vector<int> order_;
+  static thread_local cpu_set_t before_;
+  static thread_local bool pinned_;
+};
+thread_local cpu_set_t Pinning::before_;
+thread_local bool Pinning::pinned_ = false;
+
+}  // namespace
+
 struct Workers::Impl {
-  explicit Impl(int threads) : arena(threads) {}
+  Impl(int threads, bool pin) : arena(threads) {
+    if (pin) pinning.emplace(arena);
+  }
   tbb::task_arena arena;
+  std::optional<Pinning> pinning;
 
   /// Calls part(begin, end) so that the parts cover [0, count) once; returns when all have returned.
   template <class Part>
@@ -47,7 +88,7 @@ int usable(int threads) {
 
 }  // namespace
 
-Workers::Workers(int threads) : impl_(std::make_unique<Impl>(usable(threads))) {}
+Workers::Workers(int threads, bool pin) : impl_(std::make_unique<Impl>(usable(threads), pin)) {}
 Workers::~Workers() = default;
 Workers::Workers(Workers&&) noexcept = default;
 Workers& Workers::operator=(Workers&&) noexcept = default;

@@ -9,7 +9,7 @@
 
 namespace headrace::test {
 
-/// Weights, lo, m and v of every unit, tile after tile.
+/// Every array of every unit, tile after tile.
 inline std::vector<std::byte> state_bytes(Engine& engine) {
   std::vector<std::byte> all;
   const auto append = [&](const void* data, size_t bytes) {
@@ -18,11 +18,8 @@ inline std::vector<std::byte> state_bytes(Engine& engine) {
   };
   for (uint32_t u = 0; u < engine.units().size(); ++u) {
     engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
-      const auto n = size_t(tile.elems);
-      append(tile.weights, n * (tile.lo ? 2 : 4));
-      if (tile.lo) append(tile.lo, n * 2);
-      append(tile.m, n * 4);
-      append(tile.v, n * 4);
+      for (const adam::ArrayInfo& info : adam::ArrayList(engine.format()))
+        append(tile.arrays.array(info.array), info.bytes_for(size_t(tile.elems)));
     });
   }
   return all;

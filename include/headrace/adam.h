@@ -80,6 +80,10 @@ enum class MomentFormat : uint8_t {
 // long.
 constexpr size_t kBlockElems = 64;
 
+/// As configurations and files call them.
+constexpr const char* kRuleNames[] = {"adamw", "adam", "lion", "adagrad"};
+constexpr const char* kMomentNames[] = {"fp32", "bf16_m", "bf16", "q8"};
+
 /// A variant of the update.
 struct Format {
   Rule rule = Rule::adamw;
@@ -87,6 +91,49 @@ struct Format {
   MomentFormat moments = MomentFormat::fp32;
   bool operator==(const Format&) const = default;
 };
+
+/// What a span of elements consists of.
+enum class Array : uint8_t { w, copy, hi, lo, lo8, m, v, m_scale, v_scale };
+struct ArrayInfo {
+  Array array;
+  const char* name;
+  size_t bytes;  ///< of `elems` elements; a last piece that is shorter takes as much
+  size_t elems;
+  [[nodiscard]] constexpr size_t bytes_for(size_t count) const { return (count + elems - 1) / elems * bytes; }
+};
+/// The arrays of a format without the gradient: first what holds the weight (w; w, copy; hi, lo; hi, lo8),
+/// then the moments.
+class ArrayList {
+ public:
+  constexpr explicit ArrayList(const Format& format);
+  [[nodiscard]] constexpr const ArrayInfo* begin() const { return infos_; }
+  [[nodiscard]] constexpr const ArrayInfo* end() const { return infos_ + count_; }
+
+ private:
+  constexpr void add(Array array, const char* name, size_t bytes, size_t elems = 1) {
+    infos_[count_++] = {array, name, bytes, elems};
+  }
+  ArrayInfo infos_[6]{};
+  size_t count_ = 0;
+};
+
+constexpr ArrayList::ArrayList(const Format& format) {
+  if (format.weights == WeightFormat::fp32 || format.weights == WeightFormat::fp32_copy)
+    add(Array::w, "w", 4);
+  if (format.weights == WeightFormat::fp32_copy) add(Array::copy, "copy", 2);
+  if (format.weights == WeightFormat::split || format.weights == WeightFormat::split24)
+    add(Array::hi, "hi", 2);
+  if (format.weights == WeightFormat::split) add(Array::lo, "lo", 2);
+  if (format.weights == WeightFormat::split24) add(Array::lo8, "lo8", 1);
+  const bool q8 = format.moments == MomentFormat::q8;
+  const size_t m = q8 ? 1 : format.moments == MomentFormat::fp32 ? 4 : 2;
+  const size_t v = q8 ? 1 : format.moments == MomentFormat::bf16 ? 2 : 4;
+  const bool has_m = format.rule != Rule::adagrad, has_v = format.rule != Rule::lion;
+  if (has_m) add(Array::m, "m", m);
+  if (has_v) add(Array::v, "v", v);
+  if (q8 && has_m) add(Array::m_scale, "m_scale", 4, kBlockElems);
+  if (q8 && has_v) add(Array::v_scale, "v_scale", 4, kBlockElems);
+}
 
 /// All combinations but these: Lion has fp32 or bf16_m, Adagrad fp32; q8 and split24 go together, with Adam
 /// and AdamW.
@@ -149,6 +196,8 @@ struct Span {
   float* v_scale = nullptr;
   Gradient grad{};
 
+  [[nodiscard]] std::byte* array(Array which) const;
+  void set_array(Array which, std::byte* data);
   /// `elems` elements from number `index` of this span on; with q8 a multiple of kBlockElems.
   [[nodiscard]] Span part(const Format& format, size_t index, size_t elems) const;
 };
@@ -206,7 +255,9 @@ class Workers {
  public:
   /// `threads` threads, the calling one included, but no more than oneTBB has in this process (normally one
   /// for each CPU); 0 for all of them. Throws ConfigError for a wrong HEADRACE_ISA.
-  explicit Workers(int threads = 0);
+  /// `pin`: while they work, each has a CPU of its own, of different physical cores as long as there are any,
+  /// and node by node in the order of the elements. OMP_NUM_THREADS and its like have no say in this.
+  explicit Workers(int threads = 0, bool pin = false);
   ~Workers();
   Workers(Workers&&) noexcept;
   Workers& operator=(Workers&&) noexcept;

@@ -127,7 +127,12 @@ struct EngineOptions {
   Placement placement;
   unsigned prefetch_units = 2;  ///< units gathered ahead of need
   NvmeOptions nvme;
+  /// Others than AdamW and fp32 moments are updated by the CPU only: on an accelerator the optimizer's state
+  /// is then on the host or on NVMe.
+  adam::Rule rule = adam::Rule::adamw;
+  adam::MomentFormat moments = adam::MomentFormat::fp32;
   unsigned optimizer_threads = 0;  ///< 0: all cores
+  bool pin_optimizer = false;      ///< its threads to CPUs of their own
   // The program's own device memory:
   uint64_t workspace_bytes = 0;   ///< one block, see Engine::workspace()
   uint64_t activation_bytes = 0;  ///< of one activation checkpoint
@@ -179,7 +184,7 @@ class ActivationArea {
 // The engine.
 
 struct StepOptions {
-  adam::Options adam;    ///< weight_decay applies to segments that ask for it
+  adam::Options adam;  ///< weight_decay applies to segments that ask for it; the rule is EngineOptions::rule
   double grad_clip = 0;  ///< maximum global L2 norm; 0: off
   uint64_t t = 1;        ///< optimizer step for the bias correction, counts from 1
 };
@@ -189,14 +194,27 @@ struct StepResult {
   bool skipped;      ///< a non-finite norm: weights, m and v are untouched
 };
 
+/// What state is kept in (headrace/adam.h): bf16 runs split their masters.
+constexpr adam::Format state_format(DType precision, adam::Rule rule = adam::Rule::adamw,
+                                    adam::MomentFormat moments = adam::MomentFormat::fp32) {
+  using adam::WeightFormat;
+  const bool blocks = moments == adam::MomentFormat::q8;
+  const WeightFormat weights = precision == DType::f32 ? WeightFormat::fp32
+                               : blocks                ? WeightFormat::split24
+                                                       : WeightFormat::split;
+  return {rule, weights, moments};
+}
+
+constexpr adam::Format state_format(const EngineOptions& options) {
+  return state_format(options.precision, options.rule, options.moments);
+}
+
 /// A run of a unit's state in host memory: `elems` elements of UnitLayout's flat buffer from `first` on. The
 /// gaps between segments are in it; they are zero and must stay so.
 struct StateTile {
   int64_t first, elems;
   std::byte* weights;  ///< bf16 (hi) or fp32
-  uint16_t* lo;        ///< lower half of the master; nullptr in fp32
-  float* m;
-  float* v;
+  adam::Span arrays;   ///< the same weights as w or hi, and all that the optimizer keeps
 };
 
 /// How visit_state() treats what is there: shows it; shows it and writes back what the visitor changed; or
@@ -215,6 +233,7 @@ class Engine {
   [[nodiscard]] const Plan& plan() const;
   [[nodiscard]] std::span<const UnitSpec> units() const;
   [[nodiscard]] const UnitLayout& layout(UnitId unit) const;
+  [[nodiscard]] adam::Format format() const;      ///< which arrays a StateTile has
   [[nodiscard]] std::string description() const;  ///< device, NVMe engine and notes: one line each
 
   /// The stream that the program's kernels go on.

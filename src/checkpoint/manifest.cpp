@@ -19,7 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "headrace saved run";
-constexpr uint64_t kVersion = 1;
+/// 2 where the optimizer is not AdamW with fp32 moments, which readers of 1 know nothing about.
+constexpr uint64_t kVersion = 1, kVersionWithOptimizer = 2;
 
 Json state_to_json(const RunState& state) {
   return {{"step", state.step},
@@ -84,12 +85,34 @@ SavedUnit unit_from_json(const Json& json) {
   return unit;
 }
 
-DType precision_from_json(const Json& json) {
+DType precision_of(const adam::Format& format) {
+  return format.weights == adam::WeightFormat::fp32 ? DType::f32 : DType::bf16;
+}
+
+bool is_plain(const adam::Format& format) {
+  return format == state_format(precision_of(format));
+}
+
+/// The index of the name that is given.
+template <size_t kNames>
+size_t index_from_json(const Json& json, const char* what, const char* const (&names)[kNames]) {
   const auto& name = json.get_ref<const std::string&>();
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    if (name == dtype_name(dtype)) return dtype;
-  }
-  throw std::invalid_argument("precision \"" + name + "\"");
+  for (size_t i = 0; i < kNames; ++i)
+    if (name == names[i]) return i;
+  throw std::invalid_argument(fmt::format("{} \"{}\"", what, name));
+}
+
+adam::Format format_from_json(const Json& json, uint64_t version) {
+  constexpr const char* kPrecisions[] = {dtype_name(DType::f32), dtype_name(DType::bf16)};
+  const auto precision = DType(index_from_json(json.at("precision"), "precision", kPrecisions));
+  if (version == kVersion) return state_format(precision);
+  const Json& optimizer = json.at("optimizer");
+  const auto rule = adam::Rule(index_from_json(optimizer.at("rule"), "rule", adam::kRuleNames));
+  const auto moments =
+      adam::MomentFormat(index_from_json(optimizer.at("moments"), "moments", adam::kMomentNames));
+  const adam::Format format = state_format(precision, rule, moments);
+  if (!adam::offered(format)) throw std::invalid_argument("optimizer that does not exist");
+  return format;
 }
 
 void check_segments(const SavedUnit& unit) {
@@ -115,7 +138,7 @@ void check_units(const Manifest& manifest) {
       throw std::invalid_argument("file name \"" + unit.file + "\"");
     }
     if (unit.elems < 0 || unit.elems > kMaxUnitElems) throw std::invalid_argument("size of " + unit.name);
-    if (unit.bytes != UnitFileLayout(manifest.precision, unit.elems).file_bytes) {
+    if (unit.bytes != UnitFileLayout(manifest.format, unit.elems).file_bytes) {
       throw std::invalid_argument("bytes of " + unit.name);
     }
     check_segments(unit);
@@ -124,11 +147,13 @@ void check_units(const Manifest& manifest) {
 
 Manifest manifest_from_json(const Json& json) {
   if (json.at("format") != kFormat) throw std::invalid_argument("not a " + std::string(kFormat));
-  if (const uint64_t version = json.at("version"); version != kVersion) {
-    throw std::invalid_argument(fmt::format("format version {}, this program reads {}", version, kVersion));
+  const uint64_t version = json.at("version");
+  if (version != kVersion && version != kVersionWithOptimizer) {
+    throw std::invalid_argument(fmt::format("format version {}, this program reads {} and {}", version,
+                                            kVersion, kVersionWithOptimizer));
   }
   if (json.at("tile_elems") != kTileElems) throw std::invalid_argument("unknown tile_elems");
-  Manifest manifest{.precision = precision_from_json(json.at("precision")),
+  Manifest manifest{.format = format_from_json(json, version),
                     .state = state_from_json(json.at("state")),
                     .config_bytes = json.at("config").at("bytes"),
                     .config_crc = crc_from_json(json.at("config").at("crc32c")),
@@ -154,15 +179,20 @@ std::string read_or_incomplete(const std::string& folder, const char* name) {
 void write_manifest(const std::string& folder, const Manifest& manifest) {
   Json units = Json::array();
   for (const SavedUnit& unit : manifest.units) units.push_back(unit_to_json(unit));
-  const Json json = {
+  const adam::Format& format = manifest.format;
+  Json json = {
       {"format", kFormat},
-      {"version", kVersion},
-      {"precision", dtype_name(manifest.precision)},
+      {"version", is_plain(format) ? kVersion : kVersionWithOptimizer},
+      {"precision", dtype_name(precision_of(format))},
       {"tile_elems", kTileElems},
       {"state", state_to_json(manifest.state)},
       {"config",
        {{"file", kConfigFile}, {"bytes", manifest.config_bytes}, {"crc32c", crc_text(manifest.config_crc)}}},
       {"units", std::move(units)}};
+  if (!is_plain(format)) {
+    json["optimizer"] = {{"rule", adam::kRuleNames[size_t(format.rule)]},
+                         {"moments", adam::kMomentNames[size_t(format.moments)]}};
+  }
   const std::string text = json.dump(1) + "\n";
   write_file(folder + "/" + kManifestFile, text);
   write_file(folder + "/" + kManifestCrcFile, crc_text(crc32c(text)) + "\n");

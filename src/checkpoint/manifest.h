@@ -30,7 +30,7 @@ struct SavedUnit {
 };
 
 struct Manifest {
-  DType precision;
+  adam::Format format;
   RunState state;
   uint64_t config_bytes;
   uint32_t config_crc;

@@ -53,7 +53,7 @@ SavedRun::Impl::Impl(const std::string& folder_in) : folder(folder_in), manifest
   }
   files.reserve(manifest.units.size());
   for (const SavedUnit& unit : manifest.units) {
-    files.emplace_back(folder + "/" + unit.file, manifest.precision, unit.elems, unit.table_crc);
+    files.emplace_back(folder + "/" + unit.file, manifest.format, unit.elems, unit.table_crc);
   }
 }
 
@@ -100,8 +100,8 @@ const std::string& SavedRun::folder() const {
 const RunState& SavedRun::state() const {
   return impl_->manifest.state;
 }
-DType SavedRun::precision() const {
-  return impl_->manifest.precision;
+const adam::Format& SavedRun::format() const {
+  return impl_->manifest.format;
 }
 std::string SavedRun::config_toml() const {
   return impl_->config;
@@ -127,14 +127,25 @@ std::string difference(const SavedUnit& saved, const UnitSpec& spec) {
   return {};
 }
 
+void check_format(const std::string& folder, const adam::Format& saved, const adam::Format& here) {
+  const auto compare = [&](const char* key, const char* saved_name, const char* name) {
+    if (std::string_view(saved_name) != name)
+      throw ConfigError(key, fmt::format("saved run {} is {}, this run is {}", folder, saved_name, name));
+  };
+  const auto precision_name = [](const adam::Format& format) {
+    return dtype_name(format.weights == adam::WeightFormat::fp32 ? DType::f32 : DType::bf16);
+  };
+  compare("train.precision", precision_name(saved), precision_name(here));
+  compare("optimizer.rule", adam::kRuleNames[size_t(saved.rule)], adam::kRuleNames[size_t(here.rule)]);
+  compare("optimizer.moments", adam::kMomentNames[size_t(saved.moments)],
+          adam::kMomentNames[size_t(here.moments)]);
+}
+
 }  // namespace
 
-void SavedRun::check_matches(std::span<const UnitSpec> units, DType precision) const {
+void SavedRun::check_matches(std::span<const UnitSpec> units, const adam::Format& format) const {
   const Manifest& manifest = impl_->manifest;
-  if (precision != manifest.precision) {
-    throw ConfigError("train.precision", fmt::format("saved run {} is {}, this run is {}", impl_->folder,
-                                                     dtype_name(manifest.precision), dtype_name(precision)));
-  }
+  check_format(impl_->folder, manifest.format, format);
   const auto fail = [&](const std::string& unit, const std::string& what) {
     throw ConfigError(
         "model", fmt::format("saved run {} is of another model: unit {}: {}", impl_->folder, unit, what));

@@ -33,7 +33,8 @@ struct RunState {
 class SavedRunWriter {
  public:
   /// Starts DIR/.tmp-step-...; removes nothing. Throws IoError.
-  SavedRunWriter(const std::string& dir, const RunState& state, DType precision, std::string config_toml);
+  SavedRunWriter(const std::string& dir, const RunState& state, const adam::Format& format,
+                 std::string config_toml);
   /// Without finish() the temporary folder is removed.
   ~SavedRunWriter();
   void begin_unit(const UnitSpec& spec, const UnitLayout& layout);
@@ -64,11 +65,11 @@ class SavedRun {
 
   [[nodiscard]] const std::string& folder() const;
   [[nodiscard]] const RunState& state() const;
-  [[nodiscard]] DType precision() const;
+  [[nodiscard]] const adam::Format& format() const;
   [[nodiscard]] std::string config_toml() const;
-  /// Throws ConfigError when units, shapes or precision differ from the saved ones, naming the first
+  /// Throws ConfigError when units, shapes, precision or the optimizer's state differ, naming the first
   /// difference.
-  void check_matches(std::span<const UnitSpec> units, DType precision) const;
+  void check_matches(std::span<const UnitSpec> units, const adam::Format& format) const;
   /// Fills a tile of unit `name`; verifies checksums: CorruptData names file and offset.
   void read_tile(const std::string& unit, const StateTile& tile) const;
   /// Weights only (bf16 or fp32 plane), for generation.

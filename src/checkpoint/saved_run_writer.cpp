@@ -18,12 +18,13 @@ using namespace saved;
 
 class SavedRunWriter::Impl {
  public:
-  Impl(const std::string& dir, const RunState& state, DType precision, const std::string& config_toml)
+  Impl(const std::string& dir, const RunState& state, const adam::Format& format,
+       const std::string& config_toml)
       : dir_(dir),
         target_(dir + "/" + step_folder_name(state.attempted_steps)),
         identity_before_(manifest_identity(target_)),
         temp_(dir, step_folder_name(state.attempted_steps)),
-        manifest_{.precision = precision,
+        manifest_{.format = format,
                   .state = state,
                   .config_bytes = config_toml.size(),
                   .config_crc = crc32c(config_toml),
@@ -56,7 +57,7 @@ void SavedRunWriter::Impl::begin_unit(const UnitSpec& spec, const UnitLayout& la
     HEADRACE_CHECK(unit.name != spec.name, "a unit is saved once");
   }
   const std::string file = fmt::format("unit-{:04}.bin", manifest_.units.size());
-  unit_.emplace(temp_.path() + "/" + file, manifest_.precision, layout.elems);
+  unit_.emplace(temp_.path() + "/" + file, manifest_.format, layout.elems);
   SavedUnit& unit = manifest_.units.emplace_back(SavedUnit{.name = spec.name,
                                                            .file = file,
                                                            .elems = layout.elems,
@@ -104,9 +105,9 @@ std::string SavedRunWriter::Impl::finish(const std::function<void()>& before_pub
   return target_;
 }
 
-SavedRunWriter::SavedRunWriter(const std::string& dir, const RunState& state, DType precision,
+SavedRunWriter::SavedRunWriter(const std::string& dir, const RunState& state, const adam::Format& format,
                                std::string config_toml)
-    : impl_(std::make_unique<Impl>(dir, state, precision, config_toml)) {}
+    : impl_(std::make_unique<Impl>(dir, state, format, config_toml)) {}
 SavedRunWriter::~SavedRunWriter() = default;
 
 void SavedRunWriter::begin_unit(const UnitSpec& spec, const UnitLayout& layout) {

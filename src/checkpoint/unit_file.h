@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unit's state in one file: its planes (weights, lo in bf16, m, v) one after the other, then a checksum
-// for each plane and tile of 64 Ki elements. The saved run's manifest says how many elements there are and
-// guards the table of checksums. Exact layout: docs/saved_run_format.md.
+// One unit's state in one file: its planes (weights, lo in bf16, m, v, ...) one after the other, then a
+// checksum for each plane and tile of 64 Ki elements. The saved run's manifest says how many elements there
+// are and guards the table of checksums. Exact layout: docs/saved_run_format.md.
 #pragma once
 
 #include <array>
@@ -25,9 +25,11 @@ struct UnitFileLayout {
   struct Plane {
     const char* name;
     uint64_t offset;  ///< bytes, a multiple of 4096
-    uint64_t elem_bytes;
+    adam::ArrayInfo array;
+    /// Of the first `elems` elements, or where element `elems` begins when it begins a tile.
+    [[nodiscard]] uint64_t bytes(int64_t elems) const { return array.bytes_for(uint64_t(elems)); }
   };
-  UnitFileLayout(DType precision, int64_t elems);
+  UnitFileLayout(const adam::Format& format, int64_t elems);
   int64_t elems;
   std::vector<Plane> planes;
   size_t tiles;           ///< of each plane
@@ -37,8 +39,8 @@ struct UnitFileLayout {
 
 class UnitFileWriter {
  public:
-  UnitFileWriter(const std::string& path, DType precision, int64_t elems);
-  /// Runs of elements in ascending order without holes, of any length.
+  UnitFileWriter(const std::string& path, const adam::Format& format, int64_t elems);
+  /// Runs of elements in ascending order without holes; those that another follows are whole blocks.
   void add(const StateTile& tile);
   /// Writes the table, syncs, closes; returns the table's checksum.
   [[nodiscard]] uint32_t finish();
@@ -54,7 +56,7 @@ class UnitFileWriter {
 class UnitFileReader {
  public:
   /// Throws CorruptData when the size or the table is not what the manifest says.
-  UnitFileReader(const std::string& path, DType precision, int64_t elems, uint32_t table_crc);
+  UnitFileReader(const std::string& path, const adam::Format& format, int64_t elems, uint32_t table_crc);
   void read(const StateTile& tile) const;
   void read_plane(size_t plane, int64_t first, int64_t elems, std::byte* out) const;
   [[nodiscard]] int64_t elems() const { return layout_.elems; }

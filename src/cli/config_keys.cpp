@@ -63,6 +63,10 @@ constexpr std::array<std::string_view, 2> kFamilies = {"llama", "gpt2"};
 constexpr std::array<std::string_view, 3> kFormats = {"text", "llmc", "raw"};
 constexpr std::array<std::string_view, 2> kTokenTypes = {"uint16", "uint32"};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "bf16"};
+constexpr std::array<std::string_view, 4> kRules = std::to_array<std::string_view>(
+    {adam::kRuleNames[0], adam::kRuleNames[1], adam::kRuleNames[2], adam::kRuleNames[3]});
+constexpr std::array<std::string_view, 4> kMoments = std::to_array<std::string_view>(
+    {adam::kMomentNames[0], adam::kMomentNames[1], adam::kMomentNames[2], adam::kMomentNames[3]});
 constexpr std::array<std::string_view, 3> kSchedules = {"cosine", "linear", "constant"};
 constexpr std::array<std::string_view, 3> kDevices = {"auto", "cuda", "host"};
 constexpr std::array<std::string_view, 3> kTiers = {"device", "host", "nvme"};
@@ -149,7 +153,8 @@ const Key kKeys[] = {
     {"train.seed", "Initial weights and the order of the data follow from it.",
      integer(
          [](auto& c) -> auto& { return c.train.seed; }, 0)},
-    {"train.precision", "Weights, activations and gradients; masters and moments are always fp32.",
+    {"train.precision",
+     "Weights, activations and gradients; masters are fp32 (24 bits with optimizer.moments = \"q8\").",
      word(
          [](auto& c) -> auto& { return c.engine.precision; }, kPrecisions)},
     {"train.eval_every", "Steps between validations; 0: only at the end.",
@@ -162,6 +167,15 @@ const Key kKeys[] = {
      integer(
          [](auto& c) -> auto& { return c.train.log_every; }, 1)},
 
+    {"optimizer.rule", "Update rule; adam and adagrad add the weight decay to the gradient.",
+     word(
+         [](auto& c) -> auto& { return c.engine.rule; }, kRules)},
+    {"optimizer.moments",
+     "Format of the moments. bf16_m: the first in bf16; bf16: both, rounded stochastically; q8: both in 8 "
+     "bits by "
+     "blocks, weights in 24. lion has fp32 and bf16_m, adagrad fp32.",
+     word(
+         [](auto& c) -> auto& { return c.engine.moments; }, kMoments)},
     {"optimizer.lr", "Peak learning rate.",
      real(
          [](auto& c) -> auto& { return c.optimizer.adam.lr; }, 0, 1e6)},
@@ -190,6 +204,8 @@ const Key kKeys[] = {
     {"optimizer.threads", "Threads of the update; 0: all cores.",
      integer(
          [](auto& c) -> auto& { return c.engine.optimizer_threads; }, 0, 4096)},
+    {"optimizer.pin", "Each of these threads to a CPU of its own while it works, physical cores first.",
+     boolean([](auto& c) -> auto& { return c.engine.pin_optimizer; })},
 
     {"device.kind",
      "What computes; auto takes a GPU where the build has CUDA kernels, else the host (the CPU).",
@@ -263,7 +279,7 @@ constexpr TableDoc kTables[] = {
     {"model", "The transformer."},
     {"data", "What it reads."},
     {"train", "How long and in what batches."},
-    {"optimizer", "AdamW and its schedule."},
+    {"optimizer", "The update and its schedule."},
     {"device", "What computes, and in how much memory."},
     {"offload", "On which tier each kind of state lives, and how far ahead it is moved."},
     {"activations", "What backward finds and what it computes again."},

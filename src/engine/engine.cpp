@@ -91,7 +91,7 @@ Engine::Impl::Impl(const EngineOptions& options_in, std::vector<UnitSpec> units_
       clock(device.get()),
       comm(make_single_communicator()),
       residency(units.size()),
-      workers(int(options.optimizer_threads)),
+      workers(int(options.optimizer_threads), options.pin_optimizer),
       gathered(units.size(), false) {
   device->pin(host_memory.bytes());
   open_stores();
@@ -198,6 +198,9 @@ const Plan& Engine::plan() const {
 std::span<const UnitSpec> Engine::units() const {
   return impl_->units;
 }
+adam::Format Engine::format() const {
+  return state_format(impl_->options);
+}
 const UnitLayout& Engine::layout(UnitId unit) const {
   impl_->check_unit(unit);
   return impl_->sizing.unit_layouts[size_t(unit)];
@@ -265,9 +268,11 @@ StepResult Engine::step(const StepOptions& options) {
   const bool skipped = !std::isfinite(norm);
   if (!skipped) {
     const double scale = adam::clip_coefficient(norm, options.grad_clip);
-    adam::Options plain = options.adam;
+    adam::Options decaying = options.adam;
+    decaying.rule = impl_->options.rule;
+    adam::Options plain = decaying;
     plain.weight_decay = 0;
-    const UpdateScalars scalars{adam::make_scalars(options.adam, options.t, scale),
+    const UpdateScalars scalars{adam::make_scalars(decaying, options.t, scale),
                                 adam::make_scalars(plain, options.t, scale)};
     impl_->weights->invalidate();
     impl_->optimizer->update(impl_->gradients->handed_over(), scalars);

@@ -153,6 +153,23 @@ void check_names(std::span<const UnitSpec> units) {
   }
 }
 
+void check_format(const EngineOptions& o) {
+  const adam::Format format = state_format(o);
+  if (!adam::offered(format)) {
+    throw ConfigError("optimizer.moments",
+                      o.moments == adam::MomentFormat::q8 && o.precision == DType::f32
+                          ? "q8 goes with 24-bit weights: set train.precision to bf16"
+                          : "this optimizer.rule does not keep its moments in that format: "
+                            "lion has fp32 and bf16_m, adagrad fp32, adamw and adam all");
+  }
+  const bool plain = o.rule == adam::Rule::adamw && o.moments == adam::MomentFormat::fp32;
+  if (!plain && o.placement.optimizer == Tier::device && resolve_device(o.device) == DeviceKind::cuda) {
+    throw ConfigError("offload.optimizer",
+                      "on a GPU only adamw with fp32 moments is updated by the device: "
+                      "set it to host or nvme, or optimizer.rule and optimizer.moments to their defaults");
+  }
+}
+
 void check_options(const EngineOptions& o, std::span<const UnitSpec> units) {
   const auto uses_nvme = [&](Tier tier) { return tier == Tier::nvme; };
   const bool nvme = uses_nvme(o.placement.weights) || uses_nvme(o.placement.optimizer) ||
@@ -161,6 +178,7 @@ void check_options(const EngineOptions& o, std::span<const UnitSpec> units) {
     throw ConfigError("nvme.paths", "state is placed on NVMe but no directory is given");
   if (units.empty()) throw ConfigError("model", "there are no units");
   check_names(units);
+  check_format(o);
   if (o.activation_count > 0 && o.placement.activations != Tier::device && o.activation_slots < 3) {
     throw ConfigError("activation_slots", "at least 3 are needed");
   }
@@ -176,12 +194,13 @@ uint64_t Plan::total(Tier tier) const {
 
 Sizing size_engine(const EngineOptions& options, std::span<const UnitSpec> units, int world_size) {
   check_options(options, units);
+  const adam::Format format = state_format(options);
   Sizing s;
   s.placement = options.placement;
   for (const UnitSpec& unit : units) {
     s.unit_layouts.push_back(layout_of(unit));
     const int64_t elems = padded_elems(s.unit_layouts.back().elems, world_size) / world_size;
-    s.layouts.emplace_back(elems, options.precision, unit.shared);
+    s.layouts.emplace_back(elems, options.precision, format, unit.shared);
     s.plan.param_count += uint64_t(s.unit_layouts.back().param_count);
   }
   decide_gradients(s, options);

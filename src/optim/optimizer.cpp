@@ -12,21 +12,10 @@
 namespace headrace {
 namespace {
 
-constexpr StateKind kKinds[] = {StateKind::weights, StateKind::optimizer, StateKind::gradients};
+/// Elements are numbered by unit, so that their numbers do not depend on how a unit is padded.
+constexpr uint64_t kMaxUnitElems = uint64_t(1) << 40;
 
-void adam_span(const StateTile& tile, const std::byte* gradient, int64_t begin, int64_t end, DType precision,
-               const adam::StepScalars& scalars) {
-  const auto n = size_t(end - begin);
-  const adam::Gradient grad{gradient + size_t(begin) * dtype_bytes(precision), precision};
-  const std::span<float> m{tile.m + begin, n};
-  const std::span<float> v{tile.v + begin, n};
-  if (precision == DType::bf16) {
-    adam::adamw({reinterpret_cast<bf16*>(tile.weights) + begin, n}, {tile.lo + begin, n}, m, v, grad,
-                scalars);
-  } else {
-    adam::adamw({reinterpret_cast<float*>(tile.weights) + begin, n}, m, v, grad, scalars);
-  }
-}
+constexpr StateKind kKinds[] = {StateKind::weights, StateKind::optimizer, StateKind::gradients};
 
 }  // namespace
 
@@ -172,22 +161,22 @@ void Optimizer::sweep(std::span<const UnitId> units, Pass pass, Work&& work) {
   for (Window& window : windows_) finish_transfers(window);
 }
 
-void Optimizer::add_jobs(size_t unit, const StateTile& tile, const std::byte* gradient,
+void Optimizer::add_jobs(size_t unit, StateTile tile, const std::byte* gradient,
                          const UpdateScalars& scalars) {
+  const StateLayout& layout = parts_.layouts[unit];
+  tile.arrays.grad = {gradient, layout.precision()};
+  tile.arrays.first = uint64_t(unit) * kMaxUnitElems + uint64_t(tile.first);
   for (const DecayRange& range : ranges_[unit]) {
     const int64_t begin = std::max<int64_t>(range.begin - tile.first, 0);
     const int64_t end = std::min(range.end - tile.first, tile.elems);
     if (begin >= end) continue;
-    jobs_.push_back({tile, gradient, begin, end, range.decay ? &scalars.with_decay : &scalars.without_decay});
+    jobs_.push_back({tile.arrays.part(layout.format(), size_t(begin), size_t(end - begin)),
+                     range.decay ? &scalars.with_decay : &scalars.without_decay});
   }
 }
 
 void Optimizer::run_jobs() {
-  const DType precision = parts_.layouts[0].precision();
-  parts_.workers.for_each(jobs_.size(), [this, precision](size_t i) {
-    const Job& job = jobs_[i];
-    adam_span(job.tile, job.gradient, job.begin, job.end, precision, *job.scalars);
-  });
+  parts_.workers.update(parts_.layouts[0].format(), jobs_);
   jobs_.clear();
 }
 
@@ -225,16 +214,15 @@ void Optimizer::start_jobs_on_device() {
   }
   const DType precision = parts_.layouts[0].precision();
   spans_.clear();
-  for (const Job& job : jobs_) {
-    const size_t first = size_t(job.begin) * dtype_bytes(precision);
-    spans_.push_back({.count = job.end - job.begin,
+  for (const auto& [span, scalars] : jobs_) {
+    spans_.push_back({.count = int64_t(span.count),
                       .dtype = precision,
-                      .weights = job.tile.weights + first,
-                      .lo = job.tile.lo ? job.tile.lo + job.begin : nullptr,
-                      .m = job.tile.m + job.begin,
-                      .v = job.tile.v + job.begin,
-                      .gradient = job.gradient + first,
-                      .scalars = *job.scalars});
+                      .weights = precision == DType::f32 ? static_cast<void*>(span.w) : span.hi,
+                      .lo = span.lo,
+                      .m = static_cast<float*>(span.m),
+                      .v = static_cast<float*>(span.v),
+                      .gradient = span.grad.data,
+                      .scalars = *scalars});
   }
   kernels::adamw(compute, spans_);
   jobs_.clear();
@@ -287,6 +275,7 @@ void Optimizer::visit(UnitId unit, StateAccess access, const std::function<void(
           layout.tile_view(window.first_tile + i, weights + layout.bytes(StateKind::weights, before),
                            state + layout.bytes(StateKind::optimizer, before));
       tile.elems = std::min(tile.elems, existing - tile.first);
+      tile.arrays.count = size_t(std::max<int64_t>(tile.elems, 0));
       if (tile.elems > 0) visit(tile);
     }
   });

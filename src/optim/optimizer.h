@@ -75,13 +75,6 @@ class Optimizer {
     uint64_t offset;
     size_t bytes;
   };
-  struct Job {  // a span inside one tile with one kind of decay
-    StateTile tile;
-    const std::byte* gradient;
-    int64_t begin, end;  ///< elements of the tile
-    const adam::StepScalars* scalars;
-  };
-
   enum class Pass : uint8_t { update, read, modify, overwrite };
   template <class Work>
   void sweep(std::span<const UnitId> units, Pass pass, Work&& work);
@@ -93,7 +86,7 @@ class Optimizer {
   void start_write(Window& window, StateKind kind);
   [[nodiscard]] Extent extent_of(const Window& window, StateKind kind) const;
   void update_window(Window& window, const UpdateScalars& scalars);
-  void add_jobs(size_t unit, const StateTile& tile, const std::byte* gradient, const UpdateScalars& scalars);
+  void add_jobs(size_t unit, StateTile tile, const std::byte* gradient, const UpdateScalars& scalars);
   void run_jobs();
   void update_on_device(size_t unit, const UpdateScalars& scalars);
   void start_jobs_on_device();
@@ -102,7 +95,7 @@ class Optimizer {
   Parts parts_;
   std::vector<Window> windows_;
   std::vector<std::vector<DecayRange>> ranges_;
-  std::vector<Job> jobs_;
+  std::vector<adam::ScaledSpan> jobs_;     ///< spans inside one tile with one kind of decay
   std::vector<kernels::AdamwSpan> spans_;  ///< jobs_ for an accelerator
   uint64_t adam_ns_ = 0;
 };

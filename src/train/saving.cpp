@@ -6,6 +6,7 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "headrace/error.h"
@@ -14,16 +15,23 @@ namespace headrace {
 namespace {
 
 /// Puts fp32 values into a tile's master, whatever its format.
-void set_master(const StateTile& tile, int64_t at, std::span<const float> values, DType precision) {
+void set_master(const StateTile& tile, int64_t at, std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t element = size_t(at) + i;
-    if (precision == DType::f32) {
-      reinterpret_cast<float*>(tile.weights)[element] = values[i];
-    } else {
-      const SplitMaster split = split_master(values[i]);
-      reinterpret_cast<bf16*>(tile.weights)[element] = split.hi;
-      tile.lo[element] = split.lo;
+    if (tile.arrays.w) {
+      tile.arrays.w[element] = values[i];
+      continue;
     }
+    // 24 bits, where there are no more: the nearest.
+    const bool narrow = tile.arrays.lo8 != nullptr;
+    const float value =
+        narrow ? std::bit_cast<float>((std::bit_cast<uint32_t>(values[i]) + 0x80) & ~0xffu) : values[i];
+    const SplitMaster split = split_master(value);
+    tile.arrays.hi[element] = split.hi;
+    if (narrow)
+      tile.arrays.lo8[element] = uint8_t(split.lo >> 8);
+    else
+      tile.arrays.lo[element] = split.lo;
   }
 }
 
@@ -54,15 +62,15 @@ void add_units(SavedRunWriter& writer, Engine& engine) {
   }
 }
 
-std::string save_run(Engine& engine, const std::string& dir, const RunState& state, DType precision,
-                     const std::string& config_toml) {
-  SavedRunWriter writer(dir, state, precision, config_toml);
+std::string save_run(Engine& engine, const std::string& dir, const RunState& state,
+                     const adam::Format& format, const std::string& config_toml) {
+  SavedRunWriter writer(dir, state, format, config_toml);
   add_units(writer, engine);
   return writer.finish();
 }
 
-void load_run(Engine& engine, const SavedRun& run, DType precision) {
-  run.check_matches(engine.units(), precision);
+void load_run(Engine& engine, const SavedRun& run, const adam::Format& format) {
+  run.check_matches(engine.units(), format);
   for (uint32_t i = 0; i < engine.units().size(); ++i) {
     const std::string& name = engine.units()[i].name;
     engine.visit_state(UnitId{i}, StateAccess::overwrite,
@@ -70,7 +78,7 @@ void load_run(Engine& engine, const SavedRun& run, DType precision) {
   }
 }
 
-void initialize_run(Engine& engine, const Model& model, uint64_t seed, DType precision) {
+void initialize_run(Engine& engine, const Model& model, uint64_t seed) {
   std::vector<float> values;
   for (uint32_t i = 0; i < engine.units().size(); ++i) {
     const UnitId unit{i};
@@ -86,7 +94,7 @@ void initialize_run(Engine& engine, const Model& model, uint64_t seed, DType pre
           model.initialize(unit, s, seed, begin - segments[s].offset + int64_t(part.begin()),
                            std::span(values).subspan(part.begin(), part.size()));
         });
-        set_master(tile, begin - tile.first, values, precision);
+        set_master(tile, begin - tile.first, values);
       }
     });
   }

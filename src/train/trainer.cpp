@@ -136,7 +136,7 @@ bool Trainer::Impl::resume() {
                       fmt::format("the saved run {} has seed {}", run->folder(), run->state().seed));
   }
   try {
-    load_run(engine_, *run, config_.engine.precision);
+    load_run(engine_, *run, state_format(config_.engine));
   } catch (const CorruptData& error) {
     throw Error(
         fmt::format("{}; to resume from the saved run before it, remove {}", error.what(), run->folder()));
@@ -152,7 +152,7 @@ bool Trainer::Impl::resume() {
 
 void Trainer::Impl::ensure_state() {
   if (has_state_) return;
-  initialize_run(engine_, *model_, config_.train.seed, config_.engine.precision);
+  initialize_run(engine_, *model_, config_.train.seed);
   has_state_ = true;
 }
 
@@ -172,6 +172,7 @@ void Trainer::Impl::one_step() {
   StepOptions options{
       .adam = config_.optimizer.adam, .grad_clip = config_.optimizer.grad_clip, .t = state_.step + 1};
   options.adam.lr = learning_rate(config_.optimizer, state_.step, config_.train.steps);
+  options.adam.seed = config_.train.seed;
   metrics.lr = options.adam.lr;
 
   can_save_ = false;  // until all units are updated and counted
@@ -263,7 +264,7 @@ void Trainer::Impl::tell_of_earlier_runs() const {
 
 void Trainer::Impl::save() {
   can_save_ = false;  // what fails once is not tried again
-  SavedRunWriter writer(config_.checkpoint_dir, state_, config_.engine.precision, config_toml_);
+  SavedRunWriter writer(config_.checkpoint_dir, state_, state_format(config_.engine), config_toml_);
   add_units(writer, engine_);
   summary_.saved_folder = writer.finish([this] {
     if (!saved_at_) set_earlier_runs_aside();

@@ -126,7 +126,7 @@ TEST(Processes, SavingOneStepTogetherBothSucceed) {
 TEST(Processes, TheOneThatFinishedMeanwhileStands) {
   const TempFolder dir;
   const auto units = test::small_model();
-  SavedRunWriter slow(dir.path(), test::state_at(8), DType::bf16, "slow");
+  SavedRunWriter slow(dir.path(), test::state_at(8), state_format(DType::bf16), "slow");
   test::add_units(slow, 8, units, DType::bf16);
   test::save(dir.path(), 8, units, DType::bf16, "fast");
   EXPECT_EQ(slow.finish(), dir / "step-0000000008");
@@ -151,7 +151,7 @@ TEST(Save, WithoutFinishLeavesNothing) {
   const TempFolder dir;
   const std::string runs = dir / "a/b";
   {
-    SavedRunWriter writer(runs, test::state_at(8), DType::bf16, "");
+    SavedRunWriter writer(runs, test::state_at(8), state_format(DType::bf16), "");
     test::add_units(writer, 8, test::small_model(), DType::bf16);
     EXPECT_EQ(names_in(runs).size(), 1u);
     EXPECT_FALSE(SavedRun::newest(runs, nullptr).has_value());
@@ -161,7 +161,7 @@ TEST(Save, WithoutFinishLeavesNothing) {
 
 TEST(Save, CallsBackWhenAllIsWrittenAndNothingHasTheName) {
   const TempFolder dir;
-  SavedRunWriter writer(dir.path(), test::state_at(8), DType::bf16, "");
+  SavedRunWriter writer(dir.path(), test::state_at(8), state_format(DType::bf16), "");
   test::add_units(writer, 8, test::small_model(), DType::bf16);
   bool called = false;
   const std::string folder = writer.finish([&] {
@@ -267,12 +267,12 @@ TEST(Retention, TakesTemporaryFoldersOfDeadProcessesOnly) {
   const TempFolder dir;
   const std::vector<test::Unit> none;
   const pid_t child = in_child([&] {
-    const SavedRunWriter cut(dir.path(), test::state_at(5), DType::f32, "");
+    const SavedRunWriter cut(dir.path(), test::state_at(5), state_format(DType::f32), "");
     ::_exit(0);  // no destructor: as after a kill
     return 1;
   });
   ASSERT_EQ(exit_code(child), 0);
-  SavedRunWriter alive(dir.path(), test::state_at(6), DType::f32, "");
+  SavedRunWriter alive(dir.path(), test::state_at(6), state_format(DType::f32), "");
   ASSERT_EQ(names_in(dir.path()).size(), 2u);
   retain_newest(dir.path(), 1);
   ASSERT_EQ(names_in(dir.path()).size(), 1u);

@@ -25,7 +25,13 @@ struct TileMemory {
   explicit TileMemory(int64_t elems)
       : weights(size_t(elems) * 4), lo(size_t(elems)), m(size_t(elems)), v(size_t(elems)) {}
   StateTile tile(int64_t first, int64_t elems, DType precision) {
-    return {first, elems, weights.data(), precision == DType::bf16 ? lo.data() : nullptr, m.data(), v.data()};
+    StateTile tile{.first = first, .elems = elems, .weights = weights.data(), .arrays = {}};
+    tile.arrays.count = size_t(elems);
+    tile.arrays.set_array(precision == DType::bf16 ? adam::Array::hi : adam::Array::w, weights.data());
+    tile.arrays.lo = lo.data();
+    tile.arrays.m = m.data();
+    tile.arrays.v = v.data();
+    return tile;
   }
   std::vector<std::byte> weights;
   std::vector<uint16_t> lo;
@@ -102,7 +108,7 @@ inline void add_units(SavedRunWriter& writer, uint64_t step, const std::vector<U
 
 inline std::string save(const std::string& dir, uint64_t step, const std::vector<Unit>& units,
                         DType precision = DType::bf16, const std::string& config = "[train]\nsteps = 7\n") {
-  SavedRunWriter writer(dir, state_at(step), precision, config);
+  SavedRunWriter writer(dir, state_at(step), state_format(precision), config);
   add_units(writer, step, units, precision);
   return writer.finish();
 }

@@ -67,11 +67,11 @@ TEST_P(SavedRunOf, ComesBackBitForBit) {
   const auto run = SavedRun::newest(dir.path(), nullptr);
   ASSERT_TRUE(run.has_value());
   EXPECT_EQ(run->folder(), folder);
-  EXPECT_EQ(run->precision(), GetParam());
+  EXPECT_EQ(run->format(), state_format(GetParam()));
   EXPECT_EQ(run->config_toml(), "[train]\nsteps = 7\n");
   EXPECT_TRUE(test::holds(*run, 120, units, GetParam()));
   EXPECT_FALSE(test::holds(*run, 121, units, GetParam())) << "the comparison can fail";
-  EXPECT_NO_THROW(run->check_matches(test::specs(units), GetParam()));
+  EXPECT_NO_THROW(run->check_matches(test::specs(units), state_format(GetParam())));
 
   const RunState expected = test::state_at(120), &state = run->state();
   EXPECT_EQ(state.step, 60u);
@@ -90,7 +90,7 @@ TEST_P(SavedRunOf, AnyRangeCanBeReadAndWritten) {
   const TempFolder dir;
   const auto units = test::small_model();
   const int64_t total = units[0].layout.elems;
-  SavedRunWriter writer(dir.path(), test::state_at(1), GetParam(), "");
+  SavedRunWriter writer(dir.path(), test::state_at(1), state_format(GetParam()), "");
   TileMemory memory(total);
   writer.begin_unit(units[0].spec, units[0].layout);
   for (int64_t first = 0; first < total;) {  // a rank's shard may end anywhere in a tile
@@ -288,7 +288,7 @@ TEST(CheckMatches, NamesTheFirstDifference) {
   const auto units = test::small_model();
   const SavedRun run = SavedRun::open(test::save(dir.path(), 1, units));
   const auto refused = [&](std::vector<UnitSpec> specs, DType precision = DType::bf16) {
-    return message_of<ConfigError>([&] { run.check_matches(specs, precision); });
+    return message_of<ConfigError>([&] { run.check_matches(specs, state_format(precision)); });
   };
   EXPECT_THAT(refused(test::specs(units), DType::f32), HasSubstr("is bf16, this run is fp32"));
   auto specs = test::specs(units);

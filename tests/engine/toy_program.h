@@ -99,13 +99,14 @@ class ToyProgram {
   }
 
   static void set(const StateTile& tile, int64_t i, float value) {
-    if (!tile.lo) {
-      reinterpret_cast<float*>(tile.weights)[i] = value;
+    if (tile.arrays.w) {
+      tile.arrays.w[i] = value;
       return;
     }
     const SplitMaster split = split_master(value);
-    reinterpret_cast<bf16*>(tile.weights)[i] = split.hi;
-    tile.lo[i] = split.lo;
+    tile.arrays.hi[i] = split.hi;
+    if (tile.arrays.lo) tile.arrays.lo[i] = split.lo;
+    if (tile.arrays.lo8) tile.arrays.lo8[i] = uint8_t(split.lo >> 8);
   }
 
   Engine engine_;

@@ -36,14 +36,14 @@ void fill(Engine& engine) {
       for (int64_t i = 0; i < tile.elems; ++i) {
         const auto at = float(tile.first + i);
         const SplitMaster split = split_master(test::initial_weight(u, tile.first + i));
-        if (tile.lo) {
-          reinterpret_cast<bf16*>(tile.weights)[i] = split.hi;
-          tile.lo[i] = split.lo;
+        if (tile.arrays.lo) {
+          tile.arrays.hi[i] = split.hi;
+          tile.arrays.lo[i] = split.lo;
         } else {
-          reinterpret_cast<float*>(tile.weights)[i] = test::initial_weight(u, tile.first + i);
+          tile.arrays.w[i] = test::initial_weight(u, tile.first + i);
         }
-        tile.m[i] = at * 0.5f;
-        tile.v[i] = at * 0.25f;
+        static_cast<float*>(tile.arrays.m)[i] = at * 0.5f;
+        static_cast<float*>(tile.arrays.v)[i] = at * 0.25f;
       }
     });
   }
@@ -61,10 +61,11 @@ TEST_P(SavedElsewhere, EveryElementComesBackAndNoneIsAdded) {
   EXPECT_EQ(params, 0u + 1 + 3 + 7 + 31 + 1'000'003);
   EXPECT_EQ(source.plan().param_count, params);
   fill(source);
-  const std::string folder = save_run(source, dir.path() + "/saved", {.step = 3}, precision, "");
+  const std::string folder =
+      save_run(source, dir.path() + "/saved", {.step = 3}, state_format(precision), "");
 
   Engine target(options_on(to, precision, dir.path()), awkward_units());
-  load_run(target, SavedRun::open(folder), precision);
+  load_run(target, SavedRun::open(folder), state_format(precision));
   EXPECT_TRUE(test::state_bytes(source) == test::state_bytes(target));
 }
 

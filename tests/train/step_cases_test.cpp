@@ -41,8 +41,10 @@ Batch rows(const std::vector<std::vector<int32_t>>& tokens, const std::vector<st
 std::vector<float> first_moment(StepRig& rig) {
   std::vector<float> m;
   for (uint32_t u = 0; u < rig.engine.units().size(); ++u) {
-    rig.engine.visit_state(UnitId{u}, StateAccess::read,
-                           [&](const StateTile& tile) { m.insert(m.end(), tile.m, tile.m + tile.elems); });
+    rig.engine.visit_state(UnitId{u}, StateAccess::read, [&](const StateTile& tile) {
+      const auto* const from = static_cast<const float*>(tile.arrays.m);
+      m.insert(m.end(), from, from + tile.elems);
+    });
   }
   return m;
 }

@@ -36,7 +36,7 @@ class StepRig {
         order(*model),
         engine(rig_engine(*model, o), {model->units().begin(), model->units().end()}) {
     memory.place(engine.workspace());
-    initialize_run(engine, *model, o.seed, o.engine.precision);
+    initialize_run(engine, *model, o.seed);
   }
   [[nodiscard]] StepContext context() { return {engine, *model, memory, order}; }
 
