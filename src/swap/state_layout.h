@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where each number of a shard lies in its three planes, in memory and on NVMe alike:
 //   weights    bf16 hi or fp32, contiguous: what forward and backward read
-//   optimizer  tile after tile, each the other arrays of the format (headrace/adam.h) one after the other,
-//   such
-//              as [lo][m][v]: one sequential read brings a tile
+//   optimizer  tile after tile, each the other arrays of the format (headrace/adam.h) one after the
+//              other, such as [lo][m][v]: one sequential read brings a tile
 //   gradients  bf16 or fp32, contiguous
 // A shard's length is a multiple of kShardMultiple, so every piece of every plane is whole 4 KiB pages; a
 // tile of the optimizer's plane is padded where it is not (q8), and so that checksums on NVMe cover whole
