@@ -34,7 +34,8 @@ const std::map<std::string, Names>& may_include() {
       {"data", {}},
       {"checkpoint", {}},
       {"train", kProgram},
-      {"cli", {"model", "data", "checkpoint", "train"}},
+      {"bench", {"device"}},
+      {"cli", {"model", "data", "checkpoint", "train", "bench"}},
   };
   return kRule;
 }
