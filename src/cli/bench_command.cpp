@@ -43,10 +43,10 @@ class CompleteFile {
 
   void write(std::string_view text) {
     write_unfinished(text);
-    std::error_code error;
+    std::error_code unknown, error;
     // Where a link leads, so that the link stays.
-    const fs::path target = fs::is_symlink(path_, error) ? fs::canonical(path_, error) : fs::path(path_);
-    if (!error) fs::rename(unfinished_, target, error);
+    const fs::path target = fs::exists(path_, unknown) ? fs::canonical(path_, unknown) : fs::path(path_);
+    fs::rename(unfinished_, target, error);
     if (error) throw IoError("write", path_, error.value());
   }
 
