@@ -43,6 +43,14 @@ struct DoctorCommand {
 };
 int run_doctor(const DoctorCommand& command);
 
+struct BenchAdamCommand {
+  std::string json_path;  ///< empty: no file
+  uint64_t params = uint64_t(32) << 20;
+  std::vector<int> threads;           ///< empty: one, and all cores
+  std::vector<std::string> variants;  ///< empty: all
+};
+int run_bench_adam(const BenchAdamCommand& command);
+
 /// Several lines: version, compiler, instruction sets, libraries, CUDA.
 std::string version_text();
 

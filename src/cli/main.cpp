@@ -52,7 +52,7 @@ std::string check_temperature(const std::string& text) {
 }
 
 /// Read as unsigned, "-1" would be the largest number.
-std::string check_seed(const std::string& text) {
+std::string check_unsigned(const std::string& text) {
   return text.starts_with('-') ? "takes an integer from 0, not " + text : "";
 }
 
@@ -69,7 +69,7 @@ void add_generate(CLI::App& app, GenerateCommand& options, std::function<int()>&
       ->check(CLI::Validator(check_temperature, "FROM 0 TO 1e6"));
   command->add_option("--seed", options.seed, "Of the random choices")
       ->capture_default_str()
-      ->check(CLI::Validator(check_seed, "FROM 0"));
+      ->check(CLI::Validator(check_unsigned, "FROM 0"));
   add_sets(*command, options.sets);
   command->callback([&] { run = [&] { return run_generate(options); }; });
 }
@@ -80,6 +80,18 @@ void add_doctor(CLI::App& app, DoctorCommand& options, std::function<int()>& run
   command->add_option("PATH", options.paths, "Folders meant for nvme.paths (default: the current one)");
   command->add_flag("--clean", options.clean, "Remove what dead runs left in them");
   command->callback([&] { run = [&] { return run_doctor(options); }; });
+}
+
+void add_bench_adam(CLI::App& bench, BenchAdamCommand& options, std::function<int()>& run) {
+  CLI::App* command =
+      bench.add_subcommand("adam", "The optimizer update in variants, beside what the memory allows");
+  command->add_option("--json", options.json_path, "Write the results to this file");
+  command->add_option("--params", options.params, "Parameters; rounded up to a multiple of 65536")
+      ->capture_default_str()
+      ->check(CLI::Validator(check_unsigned, "FROM 0"));
+  command->add_option("--threads", options.threads, "Numbers of threads (default: 1 and all cores)");
+  command->add_option("--variant", options.variants, "Names of variants (default: all)");
+  command->callback([&] { run = [&] { return run_bench_adam(options); }; });
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -98,6 +110,10 @@ int parse_and_run(int argc, char** argv) {
   add_generate(app, generate, run);
   DoctorCommand doctor;
   add_doctor(app, doctor, run);
+  CLI::App* bench = app.add_subcommand("bench", "Measure parts of headrace beside what this machine allows");
+  bench->require_subcommand(1);
+  BenchAdamCommand bench_adam;
+  add_bench_adam(*bench, bench_adam, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_text) {

@@ -22,7 +22,9 @@ TEST_F(Program, HelpAndVersionSucceedOnStdout) {
                                              {"train", "--help"},
                                              {"plan", "--help"},
                                              {"generate", "--help"},
-                                             {"doctor", "--help"}}) {
+                                             {"doctor", "--help"},
+                                             {"bench", "--help"},
+                                             {"bench", "adam", "--help"}}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << arguments[0];
     EXPECT_THAT(outcome.out, HasSubstr("Usage: headrace")) << arguments[0];

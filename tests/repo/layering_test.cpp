@@ -34,7 +34,8 @@ const std::map<std::string, Names>& may_include() {
       {"data", {}},
       {"checkpoint", {}},
       {"train", kProgram},
-      {"cli", {"model", "data", "checkpoint", "train"}},
+      {"bench", {"device"}},
+      {"cli", {"model", "data", "checkpoint", "train", "bench"}},
   };
   return kRule;
 }
@@ -49,9 +50,10 @@ const std::set<std::pair<std::string, std::string>>& exceptions() {
 }
 
 /// "src/swap/layout.h" -> "swap", "nvme/store.cpp" -> "nvme", "include/headrace/x.h" -> "headrace"; empty for
-/// what the rule does not cover.
+/// what the rule does not cover, such as the programs in bench/.
 std::string module_of(const std::string& path) {
   const std::string first = path.substr(0, path.find('/'));
+  if (first == "bench") return {};
   if (may_include().contains(first) && first != "headrace") return first;
   if (first != "src" && first != "include") return {};
   const std::string rest = path.substr(first.size() + 1);
