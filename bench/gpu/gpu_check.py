@@ -36,30 +36,42 @@ class GpuCheck:
     def __init__(self, options):
         self.options = options
         self.begin = time.monotonic()
-        self.build = (options.build or steps.ROOT / "build-gpu").resolve()
+        build = options.build or steps.ROOT / "build-gpu"
+        self.build = (unpacked(build) if build.is_file() else build).resolve()
         self.work = self.build / "gpu_check"
         self.gpu = None
         self.results = []
+        self.step_end = float("inf")
 
     def elapsed(self):
         return time.monotonic() - self.begin
 
     def command(self, command, limit, accept=(0,), plain=False):
-        """Standard output. `plain`: without our folders of libraries, which are not for other programs."""
+        """Standard output. The commands of a step share its time.
+
+        `plain`: without our folders of libraries, which are not for other programs.
+        """
+        limit = max(min(limit, self.step_end - time.monotonic()), 1)
         # Swapped state of tests lies on the drive of the build: /tmp is memory on many machines.
         env = {**os.environ, "HEADRACE_REQUIRE_GPU": "1", "OMP_WAIT_POLICY": "passive",
                "HEADRACE_TEST_DATA": str(steps.ROOT / "tests" / "fixtures"), "TMPDIR": str(self.work),
                "LD_LIBRARY_PATH": machine.library_path(self.build)}
         return runs.run(command, limit, os.environ if plain else env, accept)
 
-    def perform(self, step):
-        """{"name", "kind", "outcome", "seconds", ...}; outcome: passed, failed, not here, no time."""
-        limit = min(step.limit, 60 * self.options.minutes - self.elapsed())
+    def perform(self, step, after=()):
+        """{"name", "kind", "outcome", "seconds", ...}; outcome: passed, failed, not here, no time.
+
+        A step with less than half of what it needs is not begun: it would fail for its time, not for what it finds.
+        """
+        limit = steps.time_for(step, after, 60 * self.options.minutes - self.elapsed())
         result = {"name": step.name, "kind": step.kind, "about": step.about}
+        if limit < step.needs / 2:
+            return {**result, "outcome": "no time", "seconds": 0.0, "reason":
+                    f"{max(limit, 0):.0f} s left of {self.options.minutes:g} minutes, it needs {step.needs} s: give "
+                    f"more (--minutes N), or run it alone (--only '{step.name}')"}
         begin = time.monotonic()
+        self.step_end = begin + limit
         try:
-            if limit < 5:
-                raise runs.Failed("no time left")
             result.update(outcome="passed", details=step.run(self, limit))
         except steps.NotHere as reason:
             result.update(outcome="not here", reason=str(reason))
@@ -70,14 +82,15 @@ class GpuCheck:
         return {**result, "seconds": round(time.monotonic() - begin, 1)}
 
     def run(self, chosen, after_step):
-        for step in chosen:
+        for index, step in enumerate(chosen):
             print(f"[{self.elapsed():4.0f} s] {step.name} ...", flush=True)
             if step is not steps.STEPS[0]:
                 self.work.mkdir(parents=True, exist_ok=True)
-            result = self.perform(step)
+            result = self.perform(step, chosen[index + 1:])
             self.results.append(result)
+            took = f" in {result['seconds']:.1f} s" if result["outcome"] != "no time" else ""
             reason = f": {result['reason']}" if "reason" in result else ""
-            print(f"         {result['outcome']} in {result['seconds']:.1f} s{reason}", flush=True)
+            print(f"         {result['outcome']}{took}{reason}", flush=True)
             if step is steps.STEPS[0] and not self.gpu:
                 return
             after_step()
@@ -147,11 +160,16 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="print the steps and stop")
     options = parser.parse_args()
     options.usage = parser.error
-    if options.minutes <= 0:
-        parser.error("--minutes must be above 0")
+    if not options.minutes >= 1:
+        parser.error("--minutes must be at least 1")
     if options.build and not options.build.exists():
         parser.error(f"--build {options.build}: no such folder or file")
     return options
+
+
+def all_passed(results):
+    """A check that had no time did not pass; measurements only inform."""
+    return all(r["outcome"] in ("passed", "not here") for r in results if r["kind"] == "check")
 
 
 def write_report(check, folder):
@@ -169,21 +187,21 @@ def main():
     chosen = chosen_steps(options)
     if options.dry_run:
         for step in chosen:
-            print(f"{step.name:<20} {step.kind:<12} up to {step.limit:>3} s  {step.about}")
+            print(f"{step.name:<20} {step.kind:<12} {step.needs:>3} s kept, up to {step.limit:>4} s  {step.about}")
         return 0
     if options.pack:
         pack(options.build or steps.ROOT / "build-gpu", options.pack)
         return 0
-    if options.build and options.build.is_file():
-        options.build = unpacked(options.build)
     check = GpuCheck(options)
     # After every step: a machine that is taken away leaves what was found so far.
     check.run(chosen, lambda: write_report(check, options.out))
     if not check.gpu:
-        print("gpu_check: this machine has no GPU that CUDA can use; nothing was checked", file=sys.stderr)
+        gpu = check.results[0]
+        why = gpu["reason"] if gpu["outcome"] == "no time" else "this machine has no GPU that CUDA can use"
+        print(f"gpu_check: {why}; nothing was checked", file=sys.stderr)
         return 1
     print("\n" + write_report(check, options.out) + f"\nwritten: {options.out / 'gpu_check.md'}")
-    return 0 if all(r["outcome"] in ("passed", "not here") for r in check.results if r["kind"] == "check") else 1
+    return 0 if all_passed(check.results) else 1
 
 
 if __name__ == "__main__":

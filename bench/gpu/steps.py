@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of gpu_check: what is built, tested and measured, each with its time limit in seconds.
+"""The steps of gpu_check: what is built, tested and measured, each with its times in seconds.
+
+`needs` is kept for a step whatever the steps before it take; `limit` is the most that it may take.
 
 A step is a function of (check, limit) that returns what the report shows, raises Failed with the reason, or
 raises NotHere with the reason why there is nothing to do. `check` is the GpuCheck of gpu_check.py: folders, options
@@ -26,7 +28,16 @@ class NotHere(Exception):
     """Why a step has nothing to do here."""
 
 
-Step = collections.namedtuple("Step", "name kind limit run about")
+Step = collections.namedtuple("Step", "name kind limit needs run about")
+
+
+def time_for(step, after, left):
+    """Seconds that a step may take of those left: what the steps after it need is kept for them.
+
+    Where there is not enough for all, the first ones get theirs.
+    """
+    spare = left - sum(later.needs for later in after)
+    return min(step.limit, max(spare, min(step.needs, left)))
 
 
 def find_gpu(check, limit):
@@ -208,21 +219,21 @@ def curve(check, limit):
     return result
 
 
-#: In this order; the last one takes what is left of the time.
+#: In this order: the checks that tell most first, and last the curve, which has a use for any time that is left.
 STEPS = [
-    Step("GPU", "check", 20, find_gpu, "the CUDA driver shows one"),
-    Step("configure", "check", 60, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
-    Step("build", "check", 240, compile_all, "headrace, gpu_bench and the test programs"),
-    Step("version", "check", 20, version, "headrace --version names CUDA"),
-    Step("conformance", "check", 90, conformance, "streams, devices, products on CUDA; HEADRACE_REQUIRE_GPU=1"),
-    Step("NCCL with one rank", "check", 40, nccl, "the communicator's conformance suite on NCCL"),
-    Step("kernels", "check", 90, kernels, f"{KERNELS}: every kernel against the host's"),
-    Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
-    Step("training steps", "check", 90, training, f"{TRAINING}: the same bits for every placement, resuming"),
-    Step("placements of runs", "check", 60, placements, "bench/gpu/placements.py: headrace train, clipping on"),
-    Step("memcheck", "check", 60, sanitized("memcheck"), f"compute-sanitizer, {KERNELS} *small*"),
-    Step("racecheck", "check", 60, sanitized("racecheck"), f"compute-sanitizer, {KERNELS} *small*"),
-    Step("bench", "measurement", 90, bench, "gpu_bench: products, attention, memory-bound kernels, copies"),
-    Step("PyTorch attention", "measurement", 60, sdpa, "bench/peers/torch_sdpa.py"),
-    Step("tokens curve", "measurement", 400, curve, "bench/gpu/tokens_curve.py: throughput kept, 1.1 B llama"),
+    Step("GPU", "check", 20, 2, find_gpu, "the CUDA driver shows one"),
+    Step("configure", "check", 60, 15, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
+    Step("build", "check", 1800, 145, compile_all, "headrace, gpu_bench and the test programs"),
+    Step("version", "check", 20, 3, version, "headrace --version names CUDA"),
+    Step("conformance", "check", 90, 20, conformance, "streams, devices, products on CUDA; HEADRACE_REQUIRE_GPU=1"),
+    Step("NCCL with one rank", "check", 40, 5, nccl, "the communicator's conformance suite on NCCL"),
+    Step("kernels", "check", 90, 40, kernels, f"{KERNELS}: every kernel against the host's"),
+    Step("PyTorch fixture", "check", 60, 10, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
+    Step("training steps", "check", 90, 30, training, f"{TRAINING}: the same bits for every placement, resuming"),
+    Step("placements of runs", "check", 60, 20, placements, "bench/gpu/placements.py: headrace train, clipping on"),
+    Step("bench", "measurement", 90, 45, bench, "gpu_bench: products, attention, memory-bound kernels, copies"),
+    Step("memcheck", "check", 60, 20, sanitized("memcheck"), f"compute-sanitizer, {KERNELS} *small*"),
+    Step("racecheck", "check", 60, 20, sanitized("racecheck"), f"compute-sanitizer, {KERNELS} *small*"),
+    Step("PyTorch attention", "measurement", 60, 10, sdpa, "bench/peers/torch_sdpa.py"),
+    Step("tokens curve", "measurement", 400, 90, curve, "bench/gpu/tokens_curve.py: throughput kept, 1.1 B llama"),
 ]
