@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -167,6 +168,29 @@ class Steps(unittest.TestCase):
     def test_a_command_that_hangs_is_ended(self):
         with self.assertRaisesRegex(runs.Failed, "no end within 1 s"):
             runs.run(["sleep", "60"], 1)
+
+
+class Sanitized(unittest.TestCase):
+    def test_every_kind_of_kernel_has_a_small_test_that_exists(self):
+        kinds = set()
+        for name in steps.SANITIZED:
+            suite, test, case = re.fullmatch(r"(\w+)\.(\w+)/(small\w*)_(?:bf16|fp32)", name).groups()
+            for path in (ROOT / "tests" / "cuda").glob("*_test.cpp"):
+                text = path.read_text()
+                cases = text.partition(f"Cuda, {suite},")[2].partition(";")[0]
+                if f"TEST_P({suite}, {test})" in text and f'{{"{case}", ' in cases:
+                    kinds.add(path.name)
+                    break
+            else:
+                self.fail(f"no test is called {name}")
+        self.assertEqual(kinds, {"attention_test.cpp", "gemm_test.cpp", "norm_test.cpp", "pointwise_test.cpp",
+                                 "token_rows_test.cpp"})
+
+    def test_the_bench_comes_first_and_the_curve_takes_what_is_left(self):
+        names = [step.name for step in steps.STEPS]
+        self.assertLess(names.index("bench"), names.index("memcheck"))
+        self.assertLess(names.index("racecheck"), names.index("tokens curve"))
+        self.assertEqual(names[-1], "tokens curve")
 
 
 class Times(unittest.TestCase):
