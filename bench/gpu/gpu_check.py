@@ -12,6 +12,7 @@ shared libraries it needs, CUDA's own excepted, and --build FILE.tar.xz (or HEAD
 import argparse
 import datetime
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -37,11 +38,32 @@ class GpuCheck:
         self.options = options
         self.begin = time.monotonic()
         build = options.build or steps.ROOT / "build-gpu"
-        self.build = (unpacked(build) if build.is_file() else build).resolve()
+        self.build = (self.unpacked(build) if build.is_file() else build).resolve()
         self.work = self.build / "gpu_check"
         self.gpu = None
         self.results = []
         self.step_end = float("inf")
+
+    def unpacked(self, archive):
+        """The folder that a packed build is unpacked into, anew, in the source tree."""
+        folder = steps.ROOT / "build-gpu-packed"
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            with tarfile.open(archive) as packed:
+                packed.extractall(folder)
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            self.options.usage(f"{self.options.build_given}: neither a folder nor a whole packed build: {error}")
+        return folder
+
+    def program(self, name):
+        """Where a program of the build is, or what to do about it."""
+        path = self.build / name
+        if path.exists():
+            return path
+        if self.options.build:
+            raise runs.Failed(f"{self.options.build_given}: no {name} in it")
+        remedy = ": run without --only once, or give a build (--build DIR)" if self.options.only else ""
+        raise runs.Failed(f"{path} is not there{remedy}")
 
     def elapsed(self):
         return time.monotonic() - self.begin
@@ -105,13 +127,20 @@ class GpuCheck:
                 "cores": len(os.sched_getaffinity(0)), "seconds": round(self.elapsed(), 1), "steps": self.results}
 
 
-def pack(build, archive):
-    """What gpu_check needs of a build, stripped, with the shared libraries of other packages in lib/."""
+def packed_programs(build):
+    """All that gpu_check runs; the tests of NCCL where the build has them."""
     programs = ["headrace", "gpu_bench"]
     programs += [f"tests/{name}" for name in (steps.KERNELS, steps.TRAINING, *steps.suite_programs())]
     missing = [program for program in programs if not (build / program).exists()]
-    if missing:
-        sys.exit(f"gpu_check: {', '.join(missing)} not built in {build}")
+    needed = [program for program in missing if "nccl" not in program]
+    if needed:
+        sys.exit(f"gpu_check: {', '.join(needed)} not built in {build}")
+    return [program for program in programs if program not in missing]
+
+
+def pack(build, archive):
+    """What gpu_check needs of a build, stripped, with the shared libraries of other packages in lib/."""
+    programs = packed_programs(build)
     with tempfile.TemporaryDirectory() as folder, tarfile.open(archive, "w:xz") as packed:
         libraries = {}
         for program in programs:
@@ -128,15 +157,6 @@ def pack(build, archive):
           f"{archive.stat().st_size / 2**20:.0f} MiB")
 
 
-def unpacked(archive):
-    """The folder that a packed build is unpacked into, anew, in the source tree."""
-    folder = steps.ROOT / "build-gpu-packed"
-    shutil.rmtree(folder, ignore_errors=True)
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder)
-    return folder
-
-
 def chosen_steps(options):
     names = [step.name for step in steps.STEPS]
     for name in options.only or []:
@@ -148,8 +168,7 @@ def chosen_steps(options):
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    given = os.environ.get("HEADRACE_BUILD")
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(given) if given else None, metavar="DIR",
+    parser.add_argument("--build", type=pathlib.Path, metavar="DIR",
                         help="a build of this source, or a packed one (default: HEADRACE_BUILD, or one is made)")
     parser.add_argument("--out", type=pathlib.Path, default=steps.ROOT / "bench" / "results", metavar="DIR",
                         help="where gpu_check.json and gpu_check.md go")
@@ -162,8 +181,12 @@ def parse():
     options.usage = parser.error
     if not options.minutes >= 1:
         parser.error("--minutes must be at least 1")
+    options.build_given = f"--build {options.build}"
+    if not options.build and os.environ.get("HEADRACE_BUILD"):
+        options.build = pathlib.Path(os.environ["HEADRACE_BUILD"])
+        options.build_given = f"HEADRACE_BUILD={options.build}"
     if options.build and not options.build.exists():
-        parser.error(f"--build {options.build}: no such folder or file")
+        parser.error(f"{options.build_given}: no such folder or file")
     return options
 
 

@@ -77,6 +77,7 @@ def tool_path(tool):
 def compile_all(check, limit):
     if check.options.build:
         raise NotHere("a build was given")
+    check.program("build.ninja")
     targets = check.command(["ninja", "-C", check.build, "-t", "targets", "all"], 30)
     wanted = [t for t in ("headrace", "gpu_bench", KERNELS, TRAINING, *suite_programs())
               if re.search(rf"^{t}:", targets, re.MULTILINE)]
@@ -93,7 +94,7 @@ def suite_programs(root=ROOT):
 
 
 def version(check, limit):
-    text = check.command([check.build / "headrace", "--version"], limit)
+    text = check.command([check.program("headrace"), "--version"], limit)
     line = next((line for line in text.splitlines() if line.startswith("CUDA")), "CUDA none")
     if "none" in line:
         raise Failed("this build has no CUDA: " + line)
@@ -102,9 +103,7 @@ def version(check, limit):
 
 def google_test(check, program, test_filter, limit, under=()):
     """Runs a test program; {"tests", "skipped", "failed"} by name. Skips stay visible in the report."""
-    path = check.build / "tests" / program
-    if not path.exists():
-        raise Failed(f"{path} is not built")
+    path = check.program(f"tests/{program}")
     report = check.work / f"{program}.json"
     report.unlink(missing_ok=True)
     command = [*under, path, f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}",
@@ -150,7 +149,7 @@ def conformance(check, limit):
 
 
 def nccl(check, limit):
-    if "NCCL" not in check.command([check.build / "headrace", "--version"], limit):
+    if "NCCL" not in check.command([check.program("headrace"), "--version"], limit):
         raise NotHere("the build has no NCCL")
     return judged([google_test(check, name, "*", limit) for name in suite_programs() if "nccl" in name])
 
@@ -188,7 +187,7 @@ def printed(check, command, limit):
 
 
 def placements(check, limit):
-    result = printed(check, [sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.build / "headrace",
+    result = printed(check, [sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.program("headrace"),
                              "--device", "cuda"], limit)
     if result["differences"]:
         raise Failed("; ".join(result["differences"]), result)
@@ -196,7 +195,7 @@ def placements(check, limit):
 
 
 def bench(check, limit):
-    result = printed(check, [check.build / "gpu_bench"], limit)
+    result = printed(check, [check.program("gpu_bench")], limit)
     if "errors" in result:
         raise Failed("; ".join(f"{name}: {what}" for name, what in result["errors"].items()), result)
     return result
@@ -216,7 +215,7 @@ def curve(check, limit):
     out.unlink(missing_ok=True)
     problem = None
     try:
-        check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.build / "headrace",
+        check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.program("headrace"),
                        "--seconds", f"{limit - 10:.0f}", "--folder", check.work, "--out", out], limit)
     except Failed as failure:
         problem = str(failure)

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -168,6 +169,63 @@ class Steps(unittest.TestCase):
     def test_a_command_that_hangs_is_ended(self):
         with self.assertRaisesRegex(runs.Failed, "no end within 1 s"):
             runs.run(["sleep", "60"], 1)
+
+
+class Builds(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build = pathlib.Path(folder.name)
+
+    def make(self, *programs):
+        for program in programs:
+            path = self.build / program
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+
+    def missing(self, **options):
+        """What a step says when its program is not there."""
+        check = gpu_check.GpuCheck(types.SimpleNamespace(**{"build": None, "build_given": "", "only": None, **options}))
+        check.build = self.build
+        with self.assertRaises(runs.Failed) as raised:
+            check.program("tests/cuda_kernels_test")
+        return str(raised.exception)
+
+    def test_one_step_uses_the_build_that_is_there(self):
+        self.make("tests/cuda_kernels_test")
+        check = gpu_check.GpuCheck(types.SimpleNamespace(build=None, only=["kernels"]))
+        self.assertEqual(check.build, ROOT / "build-gpu")
+        check.build = self.build
+        self.assertEqual(check.program("tests/cuda_kernels_test"), self.build / "tests" / "cuda_kernels_test")
+
+    def test_a_missing_program_is_named_with_the_remedy(self):
+        self.assertIn("tests/cuda_kernels_test is not there: run without --only once, or give a build (--build DIR)",
+                      self.missing(only=["kernels"]))
+        self.assertNotIn("--only", self.missing())
+        given = self.missing(only=["kernels"], build=self.build, build_given="HEADRACE_BUILD=/there")
+        self.assertEqual(given, "HEADRACE_BUILD=/there: no tests/cuda_kernels_test in it")
+
+    def test_an_error_names_where_the_build_was_given(self):
+        for arguments, variable, message in ((["--build", "/not-here"], "/ignored", "--build /not-here: no such"),
+                                             ([], "/not-here", "HEADRACE_BUILD=/not-here: no such")):
+            done = subprocess.run([sys.executable, "-B", gpu_check.__file__, *arguments], stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, "HEADRACE_BUILD": variable})
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(message, done.stderr)
+
+    def test_a_build_without_nccl_can_be_packed(self):
+        needed = ["headrace", "gpu_bench", "tests/cuda_kernels_test", "tests/cuda_train_test",
+                  "tests/cuda_device_test", "tests/cuda_gemm_test"]
+        nccl = "tests/nccl_communicator_test"
+        self.make(*needed)
+        self.assertCountEqual(gpu_check.packed_programs(self.build), needed)
+        self.make(nccl)
+        self.assertCountEqual(gpu_check.packed_programs(self.build), [*needed, nccl])
+
+    def test_a_build_without_another_program_is_not_packed(self):
+        self.make("headrace", "gpu_bench", "tests/cuda_train_test", "tests/cuda_device_test", "tests/cuda_gemm_test")
+        with self.assertRaisesRegex(SystemExit, "gpu_check: tests/cuda_kernels_test not built in"):
+            gpu_check.packed_programs(self.build)
 
 
 class Sanitized(unittest.TestCase):
