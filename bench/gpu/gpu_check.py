@@ -4,7 +4,8 @@
 
 Builds, runs the suites that need a GPU, compares kernels, training steps and whole runs, then measures: see
 docs/gpu.md. Writes gpu_check.json and gpu_check.md. A step that fails or runs out of its time is recorded and
-the rest still runs. Exit code 0: every check passed (measurements only inform); 1: not, or no GPU; 2: usage.
+the rest still runs, in the time that is kept for it. Exit code 0: every check passed (measurements only inform);
+1: not, or not for lack of time, or no GPU; 2: usage.
 
 Where the build's packages are missing, make a build elsewhere and give it: --pack FILE.tar.xz packs one with the
 shared libraries it needs, CUDA's own excepted, and --build FILE.tar.xz (or HEADRACE_BUILD) unpacks and uses it.
@@ -47,12 +48,12 @@ class GpuCheck:
     def unpacked(self, archive):
         """The folder that a packed build is unpacked into, anew, in the source tree."""
         folder = steps.ROOT / "build-gpu-packed"
-        shutil.rmtree(folder, ignore_errors=True)
         try:
             with tarfile.open(archive) as packed:
+                shutil.rmtree(folder, ignore_errors=True)
                 packed.extractall(folder)
-        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            self.options.usage(f"{self.options.build_given}: neither a folder nor a whole packed build: {error}")
+        except (tarfile.TarError, lzma.LZMAError, EOFError):
+            self.options.usage(f"{self.options.build_given}: neither a folder nor a whole packed build")
         return folder
 
     def program(self, name):
@@ -89,7 +90,7 @@ class GpuCheck:
         result = {"name": step.name, "kind": step.kind, "about": step.about}
         if limit < step.needs / 2:
             return {**result, "outcome": "no time", "seconds": 0.0, "reason":
-                    f"{max(limit, 0):.0f} s left of {self.options.minutes:g} minutes, it needs {step.needs} s: give "
+                    f"{max(limit, 0):.0f} s of {60 * self.options.minutes:.0f} s left, it needs {step.needs} s: give "
                     f"more (--minutes N), or run it alone (--only '{step.name}')"}
         begin = time.monotonic()
         self.step_end = begin + limit
@@ -162,7 +163,10 @@ def chosen_steps(options):
     for name in options.only or []:
         if name not in names:
             options.usage(f"--only {name}: there are {', '.join(names)}")
-    return [step for step in steps.STEPS if not options.only or step.name in options.only or step.name == "GPU"]
+    chosen = [step for step in steps.STEPS if not options.only or step.name in options.only or step.name == "GPU"]
+    # What a given build leaves nothing to do for needs no time.
+    building = (steps.configure, steps.compile_all) if options.build else ()
+    return [step._replace(needs=0) if step.run in building else step for step in chosen]
 
 
 def parse():
@@ -173,7 +177,8 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, default=steps.ROOT / "bench" / "results", metavar="DIR",
                         help="where gpu_check.json and gpu_check.md go")
     parser.add_argument("--minutes", type=float, default=8, help="for everything (default: 8)")
-    parser.add_argument("--only", action="append", metavar="STEP", help="only this step; may be given several times")
+    parser.add_argument("--only", action="append", metavar="STEP",
+                        help="only this step, with the build that is there; may be given several times")
     parser.add_argument("--torch-python", help="Python that has PyTorch (default: the first one in PATH)")
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE", help="pack what is needed of --build, and stop")
     parser.add_argument("--dry-run", action="store_true", help="print the steps and stop")

@@ -134,7 +134,7 @@ class Steps(unittest.TestCase):
         # 60 s are left: less than half of 122 s, not of 118 s.
         result = self.outcome(lambda check, limit: self.fail("begun"), needs=122)
         self.assertEqual(result["outcome"], "no time")
-        for words in ("60 s left of 1 minutes, it needs 122 s", "--minutes N", "--only 'a step'"):
+        for words in ("60 s of 60 s left, it needs 122 s", "--minutes N", "--only 'a step'"):
             self.assertIn(words, result["reason"])
         self.assertEqual(self.outcome(lambda check, limit: {}, needs=118)["outcome"], "passed")
 
@@ -204,6 +204,19 @@ class Builds(unittest.TestCase):
         self.assertNotIn("--only", self.missing())
         given = self.missing(only=["kernels"], build=self.build, build_given="HEADRACE_BUILD=/there")
         self.assertEqual(given, "HEADRACE_BUILD=/there: no tests/cuda_kernels_test in it")
+
+    def test_a_given_build_needs_no_time(self):
+        needs = {step.name: step.needs for step in gpu_check.chosen_steps(
+            types.SimpleNamespace(build=self.build, only=["configure", "build", "kernels"]))}
+        self.assertEqual((needs["configure"], needs["build"]), (0, 0))
+        self.assertGreater(needs["kernels"], 0)
+
+    def test_what_is_no_packed_build_is_a_usage_error(self):
+        self.make("file")
+        done = subprocess.run([sys.executable, "-B", gpu_check.__file__, "--build", self.build / "file"],
+                              stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("file: neither a folder nor a whole packed build", done.stderr)
 
     def test_an_error_names_where_the_build_was_given(self):
         for arguments, variable, message in ((["--build", "/not-here"], "/ignored", "--build /not-here: no such"),
@@ -288,7 +301,7 @@ class Times(unittest.TestCase):
             check_of(minutes=1).run([step("slow", 5), step("next", 20), step("too long", 130)], lambda: None)
         # Of 60 s, which are too few for 130: 5 s for the first, 20 s for the second; half of 130 s is not there.
         self.assertEqual(limits, {"slow": 5, "next": 20})
-        self.assertIn("no time: 60 s left", printed.getvalue())
+        self.assertIn("no time: 60 s of 60 s left, it needs 130 s", printed.getvalue())
         check_of(minutes=1).perform(step("slow", 5), [step("next", 20)])
         self.assertEqual(limits["slow"], 40)
 
