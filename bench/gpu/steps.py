@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of gpu_check: what is built, tested and measured, each with its time limit in seconds.
+"""The steps of gpu_check: what is built, tested and measured, each with its times in seconds.
+
+`needs` is kept for a step whatever the steps before it take; `limit` is the most that it may take.
 
 A step is a function of (check, limit) that returns what the report shows, raises Failed with the reason, or
 raises NotHere with the reason why there is nothing to do. `check` is the GpuCheck of gpu_check.py: folders, options
@@ -19,6 +21,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Test programs that are about the GPU as a whole.
 KERNELS, TRAINING = "cuda_kernels_test", "cuda_train_test"
 ON_A_GPU = re.compile("cuda|gpu|nccl", re.IGNORECASE)
+#: What the sanitizers run, which slow kernels and their loading down many times over: one small test for each
+#: kind of kernel, of the formats and sizes that take the way with most shared memory and with edges inside a tile.
+SANITIZED = (
+    "AttentionOnGpu.ForwardAndBackwardAgreeWithTheHost/small_documents_bf16",  # asynchronous copies, tensor cores
+    "LinearOnGpu.AllThreeProductsAgreeWithTheHost/small_bf16",  # the bias's sums over rows, beside cuBLASLt
+    "NormOnGpu.LayerNormAgreesWithTheHost/small_bf16",  # odd rows: sums of a whole block
+    "PointwiseOnGpu.GradientHandOverHasTheHostsBitsAndSums/small_bf16",  # staged through two halves of an area
+    "EmbeddingOnGpu.HasTheHostsBits/small_bf16",  # token rows: lists of rows in shared memory
+    "CrossEntropyOnGpu.LossAndGradientAgreeWithTheHost/small_bf16",  # token rows: running maximum of a block
+)
 TORCH_IS_MISSING = 3  # exit code of torch_sdpa.py
 
 
@@ -26,7 +38,16 @@ class NotHere(Exception):
     """Why a step has nothing to do here."""
 
 
-Step = collections.namedtuple("Step", "name kind limit run about")
+Step = collections.namedtuple("Step", "name kind limit needs run about")
+
+
+def time_for(step, after, left):
+    """Seconds that a step may take of those left: what the steps after it need is kept for them.
+
+    Where there is not enough for all, the first ones get theirs.
+    """
+    spare = left - sum(later.needs for later in after)
+    return min(step.limit, max(spare, min(step.needs, left)))
 
 
 def find_gpu(check, limit):
@@ -56,6 +77,7 @@ def tool_path(tool):
 def compile_all(check, limit):
     if check.options.build:
         raise NotHere("a build was given")
+    check.program("build.ninja")
     targets = check.command(["ninja", "-C", check.build, "-t", "targets", "all"], 30)
     wanted = [t for t in ("headrace", "gpu_bench", KERNELS, TRAINING, *suite_programs())
               if re.search(rf"^{t}:", targets, re.MULTILINE)]
@@ -72,7 +94,7 @@ def suite_programs(root=ROOT):
 
 
 def version(check, limit):
-    text = check.command([check.build / "headrace", "--version"], limit)
+    text = check.command([check.program("headrace"), "--version"], limit)
     line = next((line for line in text.splitlines() if line.startswith("CUDA")), "CUDA none")
     if "none" in line:
         raise Failed("this build has no CUDA: " + line)
@@ -81,9 +103,7 @@ def version(check, limit):
 
 def google_test(check, program, test_filter, limit, under=()):
     """Runs a test program; {"tests", "skipped", "failed"} by name. Skips stay visible in the report."""
-    path = check.build / "tests" / program
-    if not path.exists():
-        raise Failed(f"{path} is not built")
+    path = check.program(f"tests/{program}")
     report = check.work / f"{program}.json"
     report.unlink(missing_ok=True)
     command = [*under, path, f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}",
@@ -129,7 +149,7 @@ def conformance(check, limit):
 
 
 def nccl(check, limit):
-    if "NCCL" not in check.command([check.build / "headrace", "--version"], limit):
+    if "NCCL" not in check.command([check.program("headrace"), "--version"], limit):
         raise NotHere("the build has no NCCL")
     return judged([google_test(check, name, "*", limit) for name in suite_programs() if "nccl" in name])
 
@@ -152,7 +172,7 @@ def sanitized(tool):
         if not path:
             raise NotHere("compute-sanitizer is not here")
         under = [path, "--tool", tool, "--error-exitcode", "9"]
-        return judged([google_test(check, KERNELS, "*small*", limit, under)])
+        return judged([google_test(check, KERNELS, ":".join(f"Cuda/{name}" for name in SANITIZED), limit, under)])
     return run
 
 
@@ -167,7 +187,7 @@ def printed(check, command, limit):
 
 
 def placements(check, limit):
-    result = printed(check, [sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.build / "headrace",
+    result = printed(check, [sys.executable, ROOT / "bench/gpu/placements.py", "--program", check.program("headrace"),
                              "--device", "cuda"], limit)
     if result["differences"]:
         raise Failed("; ".join(result["differences"]), result)
@@ -175,7 +195,7 @@ def placements(check, limit):
 
 
 def bench(check, limit):
-    result = printed(check, [check.build / "gpu_bench"], limit)
+    result = printed(check, [check.program("gpu_bench")], limit)
     if "errors" in result:
         raise Failed("; ".join(f"{name}: {what}" for name, what in result["errors"].items()), result)
     return result
@@ -195,7 +215,7 @@ def curve(check, limit):
     out.unlink(missing_ok=True)
     problem = None
     try:
-        check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.build / "headrace",
+        check.command([sys.executable, ROOT / "bench/gpu/tokens_curve.py", "--program", check.program("headrace"),
                        "--seconds", f"{limit - 10:.0f}", "--folder", check.work, "--out", out], limit)
     except Failed as failure:
         problem = str(failure)
@@ -208,21 +228,21 @@ def curve(check, limit):
     return result
 
 
-#: In this order; the last one takes what is left of the time.
+#: In this order: the checks that tell most first, and last the curve, which has a use for any time that is left.
 STEPS = [
-    Step("GPU", "check", 20, find_gpu, "the CUDA driver shows one"),
-    Step("configure", "check", 60, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
-    Step("build", "check", 240, compile_all, "headrace, gpu_bench and the test programs"),
-    Step("version", "check", 20, version, "headrace --version names CUDA"),
-    Step("conformance", "check", 90, conformance, "streams, devices, products on CUDA; HEADRACE_REQUIRE_GPU=1"),
-    Step("NCCL with one rank", "check", 40, nccl, "the communicator's conformance suite on NCCL"),
-    Step("kernels", "check", 90, kernels, f"{KERNELS}: every kernel against the host's"),
-    Step("PyTorch fixture", "check", 60, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
-    Step("training steps", "check", 90, training, f"{TRAINING}: the same bits for every placement, resuming"),
-    Step("placements of runs", "check", 60, placements, "bench/gpu/placements.py: headrace train, clipping on"),
-    Step("memcheck", "check", 60, sanitized("memcheck"), f"compute-sanitizer, {KERNELS} *small*"),
-    Step("racecheck", "check", 60, sanitized("racecheck"), f"compute-sanitizer, {KERNELS} *small*"),
-    Step("bench", "measurement", 90, bench, "gpu_bench: products, attention, memory-bound kernels, copies"),
-    Step("PyTorch attention", "measurement", 60, sdpa, "bench/peers/torch_sdpa.py"),
-    Step("tokens curve", "measurement", 400, curve, "bench/gpu/tokens_curve.py: throughput kept, 1.1 B llama"),
+    Step("GPU", "check", 20, 2, find_gpu, "the CUDA driver shows one"),
+    Step("configure", "check", 60, 15, configure, "cmake -DHEADRACE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native"),
+    Step("build", "check", 1800, 145, compile_all, "headrace, gpu_bench and the test programs"),
+    Step("version", "check", 20, 3, version, "headrace --version names CUDA"),
+    Step("conformance", "check", 90, 20, conformance, "streams, devices, products on CUDA; HEADRACE_REQUIRE_GPU=1"),
+    Step("NCCL with one rank", "check", 40, 5, nccl, "the communicator's conformance suite on NCCL"),
+    Step("kernels", "check", 90, 40, kernels, f"{KERNELS}: every kernel against the host's"),
+    Step("PyTorch fixture", "check", 60, 10, fixture, f"{TRAINING}: ten steps of two tiny models, clipping on"),
+    Step("training steps", "check", 90, 30, training, f"{TRAINING}: the same bits for every placement, resuming"),
+    Step("placements of runs", "check", 60, 20, placements, "bench/gpu/placements.py: headrace train, clipping on"),
+    Step("bench", "measurement", 90, 45, bench, "gpu_bench: products, attention, memory-bound kernels, copies"),
+    Step("memcheck", "check", 60, 20, sanitized("memcheck"), f"compute-sanitizer, {len(SANITIZED)} small tests"),
+    Step("racecheck", "check", 60, 20, sanitized("racecheck"), f"compute-sanitizer, {len(SANITIZED)} small tests"),
+    Step("PyTorch attention", "measurement", 60, 10, sdpa, "bench/peers/torch_sdpa.py"),
+    Step("tokens curve", "measurement", 400, 90, curve, "bench/gpu/tokens_curve.py: throughput kept, 1.1 B llama"),
 ]
