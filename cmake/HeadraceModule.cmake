@@ -31,6 +31,6 @@ function(headrace_test name)
       SKIP_REGULAR_EXPRESSION "no GPU is visible;no GPU that this build has kernels for" ENVIRONMENT "OMP_WAIT_POLICY=passive")
     return()
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX "${arg_PREFIX}" PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 TEST_PREFIX "${arg_PREFIX}" PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()

@@ -163,7 +163,7 @@ Span Span::part(const Format& format, size_t index, size_t elems) const {
   return part;
 }
 
-void update(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
+void update_unfenced(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
   const Update run = kernels_of(isa).update[size_t(format.rule)][size_t(format.weights)]
                                            [size_t(format.moments)][size_t(span.grad.dtype)];
   HEADRACE_CHECK(run, "this rule does not have this format");
@@ -172,7 +172,16 @@ void update(Isa isa, const Format& format, const Span& span, const StepScalars& 
   if (span.count <= of_this_key) return run(span, s);
   const size_t elems = size_t(of_this_key);
   run(span.part(format, 0, elems), s);
-  update(isa, format, span.part(format, elems, span.count - elems), s);
+  update_unfenced(isa, format, span.part(format, elems, span.count - elems), s);
+}
+
+void fence(Isa isa) {
+  kernels_of(isa).fence();
+}
+
+void update(Isa isa, const Format& format, const Span& span, const StepScalars& s) {
+  update_unfenced(isa, format, span, s);
+  fence(isa);
 }
 
 void update(const Format& format, const Span& span, const StepScalars& s) {

@@ -14,7 +14,7 @@ struct Avx2 {
   using F = __m256;
   using I = __m256i;
   static constexpr size_t kLanes = 8;
-  static constexpr size_t kStreamAlignment = 16;
+  static constexpr size_t kStreamAlignment = 1;
   struct Squares {
     __m256d low, high;
   };
@@ -141,11 +141,12 @@ struct Avx2 {
   static void store_bf16(bf16* p, Extent extent, F x, I random) {
     store16(p, extent, _mm256_srli_epi32(add_to_numbers(x, random), 16));
   }
-  static void stream_bf16(bf16* p, Whole, F x) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(p), packed16(to_bf16_bits(x)));
+  /// Not streamed: a quarter of a cache line at a time would be slower than through the caches.
+  template <class Extent>
+  static void stream_bf16(bf16* p, Extent extent, F x) {
+    store_bf16(p, extent, x);
   }
-  static void stream_bf16(bf16* p, Part part, F x) { store_bf16(p, part, x); }
-  static void fence() { _mm_sfence(); }
+  static void fence() {}
 
   /// The lower half as a signed number: hi was rounded up where its top bit is set.
   template <class Extent>
@@ -186,6 +187,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx2Kernels = kernels_with_blocks<Avx2, Avx2>();
+constinit const IsaKernels kAvx2Kernels = kernels_with_blocks<Vectors<Avx2, Avx2, Avx2>>();
 
 }  // namespace headrace::adam

@@ -6,6 +6,7 @@
 
 #include "cpu_adam/adam_blocks.h"
 #include "cpu_adam/avx512_pairs.h"
+#include "cpu_adam/twice.h"
 
 namespace headrace::adam {
 namespace {
@@ -14,7 +15,6 @@ struct Avx512 {
   using F = __m512;
   using I = __m512i;
   static constexpr size_t kLanes = 16;
-  static constexpr size_t kStreamAlignment = 64;
   struct Squares {
     __m512d low, high;
   };
@@ -122,10 +122,12 @@ struct Avx512 {
   static void store_bf16(bf16* p, Extent extent, F x, I random) {
     store16(p, extent, _mm512_srli_epi32(add_to_numbers(x, random), 16));
   }
-  static void stream_bf16(bf16* p, Whole, F x) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(to_bf16_bits(x)));
+  /// 32 elements to a multiple of 64 bytes.
+  static void stream_line(bf16* p, F a, F b) {
+    const __m256i low = _mm512_cvtepi32_epi16(to_bf16_bits(a)), high = _mm512_cvtepi32_epi16(to_bf16_bits(b));
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(p),
+                        _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
   }
-  static void stream_bf16(bf16* p, Part part, F x) { store_bf16(p, part, x); }
   static void fence() { _mm_sfence(); }
 
   /// The lower half as a signed number: hi was rounded up where its top bit is set.
@@ -167,6 +169,7 @@ struct Avx512 {
 
 }  // namespace
 
-constinit const IsaKernels kAvx512Kernels = kernels_with_blocks<Avx512, Avx512Pairs>();
+constinit const IsaKernels kAvx512Kernels =
+    kernels_with_blocks<Vectors<Avx512, Avx512Pairs, Twice<Avx512>>>();
 
 }  // namespace headrace::adam

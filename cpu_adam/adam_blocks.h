@@ -142,9 +142,10 @@ constexpr void fill_blocks(Update (&table)[kWeightFormats][kMomentFormats][kGrad
   row[size_t(DType::bf16)] = BlockKernel<V, Rule<V>, Bf16Grad<V>>::call;
 }
 
-template <class V, class V16>
+template <class Set>
 constexpr IsaKernels kernels_with_blocks() {
-  IsaKernels kernels = kernels_for<V, V16>();
+  using V = typename Set::V;
+  IsaKernels kernels = kernels_for<Set>();
   fill_blocks<V, Adamw>(kernels.update[size_t(Rule::adamw)]);
   fill_blocks<V, Adam>(kernels.update[size_t(Rule::adam)]);
   return kernels;

@@ -21,7 +21,7 @@ struct Part {
 
 template <class V>
 struct Fp32Weights {
-  static constexpr bool kIs16Bit = false;
+  static constexpr bool kIs16Bit = false, kIsStreamed = false;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::load(s.w + i, extent);
@@ -31,13 +31,12 @@ struct Fp32Weights {
     V::store(s.w + i, extent, w);
   }
   static size_t before_aligned(const Span&) { return 0; }
-  static void finish() {}
 };
 
 /// The copy is not read here and soon not at all by this core: it goes around the caches.
 template <class V>
 struct CopiedWeights {
-  static constexpr bool kIs16Bit = false;
+  static constexpr bool kIs16Bit = false, kIsStreamed = true;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::load(s.w + i, extent);
@@ -53,12 +52,11 @@ struct CopiedWeights {
     const size_t elems = beyond == 0 ? 0 : (V::kStreamAlignment - beyond) / sizeof(bf16);
     return elems < s.count ? elems : s.count;
   }
-  static void finish() { V::fence(); }
 };
 
 template <class V>
 struct SplitWeights {
-  static constexpr bool kIs16Bit = true;
+  static constexpr bool kIs16Bit = true, kIsStreamed = false;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::merge(s.hi + i, s.lo + i, extent);
@@ -68,7 +66,6 @@ struct SplitWeights {
     V::split(s.hi + i, s.lo + i, extent, w);
   }
   static size_t before_aligned(const Span&) { return 0; }
-  static void finish() {}
 };
 
 template <class V>
@@ -168,45 +165,59 @@ struct Kernel {
     if constexpr (V::kLanes > 1) {
       if (i < s.count) step(s, rule, random, i, Part{s.count - i});
     }
-    Weights::finish();
   }
   static void call(const Span& span, const StepScalars& scalars) { run(span, scalars); }
 };
 
-/// `V16` is V, or a vector that is faster where every array has elements of 16 bits.
-template <class V, class V16, template <class> class Rule, template <class> class Weights,
-          template <class> class M, template <class> class Second, template <class> class Grad>
+/// The vectors of an instruction set: V for everything, and those that are faster where every array has
+/// elements of 16 bits, and where the copy is streamed. They may all be V.
+template <class Any, class All16Bit, class Streaming>
+struct Vectors {
+  using V = Any;
+  using V16 = All16Bit;
+  using VStream = Streaming;
+};
+
+template <class Set, template <class> class Rule, template <class> class Weights, template <class> class M,
+          template <class> class Second, template <class> class Grad>
 constexpr Update kernel() {
+  using V = typename Set::V;
+  using V16 = typename Set::V16;
+  using VStream = typename Set::VStream;
   if constexpr (Weights<V>::kIs16Bit && M<V>::kIs16Bit && Second<V>::kIs16Bit && Grad<V>::kIs16Bit) {
     return Kernel<V16, Rule<V16>, Weights<V16>, M<V16>, Second<V16>, Grad<V16>>::call;
+  } else if constexpr (Weights<V>::kIsStreamed) {
+    using S = VStream;
+    return Kernel<S, Rule<S>, Weights<S>, M<S>, Second<S>, Grad<S>>::call;
   } else {
     return Kernel<V, Rule<V>, Weights<V>, M<V>, Second<V>, Grad<V>>::call;
   }
 }
 
-template <class V, class V16, template <class> class Rule, template <class> class Weights>
+template <class Set, template <class> class Rule, template <class> class Weights>
 constexpr void fill(Update (&table)[kMomentFormats][kGradientFormats]) {
+  using V = typename Set::V;
   const auto put = [&](MomentFormat moments, Update with_fp32, Update with_bf16) {
     table[size_t(moments)][size_t(DType::f32)] = with_fp32;
     table[size_t(moments)][size_t(DType::bf16)] = with_bf16;
   };
-  put(MomentFormat::fp32, kernel<V, V16, Rule, Weights, Fp32Moment, Fp32Moment, Fp32Grad>(),
-      kernel<V, V16, Rule, Weights, Fp32Moment, Fp32Moment, Bf16Grad>());
+  put(MomentFormat::fp32, kernel<Set, Rule, Weights, Fp32Moment, Fp32Moment, Fp32Grad>(),
+      kernel<Set, Rule, Weights, Fp32Moment, Fp32Moment, Bf16Grad>());
   if constexpr (Rule<V>::kHasM) {
-    put(MomentFormat::bf16_m, kernel<V, V16, Rule, Weights, NearestMoment, Fp32Moment, Fp32Grad>(),
-        kernel<V, V16, Rule, Weights, NearestMoment, Fp32Moment, Bf16Grad>());
+    put(MomentFormat::bf16_m, kernel<Set, Rule, Weights, NearestMoment, Fp32Moment, Fp32Grad>(),
+        kernel<Set, Rule, Weights, NearestMoment, Fp32Moment, Bf16Grad>());
   }
   if constexpr (Rule<V>::kHasM && Rule<V>::kHasV) {
-    put(MomentFormat::bf16, kernel<V, V16, Rule, Weights, RandomMoment, RandomMoment, Fp32Grad>(),
-        kernel<V, V16, Rule, Weights, RandomMoment, RandomMoment, Bf16Grad>());
+    put(MomentFormat::bf16, kernel<Set, Rule, Weights, RandomMoment, RandomMoment, Fp32Grad>(),
+        kernel<Set, Rule, Weights, RandomMoment, RandomMoment, Bf16Grad>());
   }
 }
 
-template <class V, class V16, template <class> class Rule>
+template <class Set, template <class> class Rule>
 constexpr void fill(Update (&table)[kWeightFormats][kMomentFormats][kGradientFormats]) {
-  fill<V, V16, Rule, Fp32Weights>(table[size_t(WeightFormat::fp32)]);
-  fill<V, V16, Rule, CopiedWeights>(table[size_t(WeightFormat::fp32_copy)]);
-  fill<V, V16, Rule, SplitWeights>(table[size_t(WeightFormat::split)]);
+  fill<Set, Rule, Fp32Weights>(table[size_t(WeightFormat::fp32)]);
+  fill<Set, Rule, CopiedWeights>(table[size_t(WeightFormat::fp32_copy)]);
+  fill<Set, Rule, SplitWeights>(table[size_t(WeightFormat::split)]);
 }
 
 // The square of an fp32 number is exact in double, so only the order of the additions matters.
@@ -238,14 +249,15 @@ void square_lanes_any(Gradient grad, size_t count, double* lanes) {
   }
 }
 
-template <class V, class V16>
+template <class Set>
 constexpr IsaKernels kernels_for() {
   IsaKernels kernels{};
-  fill<V, V16, Adamw>(kernels.update[size_t(Rule::adamw)]);
-  fill<V, V16, Adam>(kernels.update[size_t(Rule::adam)]);
-  fill<V, V16, Lion>(kernels.update[size_t(Rule::lion)]);
-  fill<V, V16, Adagrad>(kernels.update[size_t(Rule::adagrad)]);
-  kernels.square_lanes = square_lanes_any<V>;
+  fill<Set, Adamw>(kernels.update[size_t(Rule::adamw)]);
+  fill<Set, Adam>(kernels.update[size_t(Rule::adam)]);
+  fill<Set, Lion>(kernels.update[size_t(Rule::lion)]);
+  fill<Set, Adagrad>(kernels.update[size_t(Rule::adagrad)]);
+  kernels.square_lanes = square_lanes_any<typename Set::V>;
+  kernels.fence = Set::V::fence;
   return kernels;
 }
 

@@ -87,6 +87,6 @@ struct Scalar {
 
 }  // namespace
 
-constinit const IsaKernels kScalarKernels = kernels_with_blocks<Scalar, Scalar>();
+constinit const IsaKernels kScalarKernels = kernels_with_blocks<Vectors<Scalar, Scalar, Scalar>>();
 
 }  // namespace headrace::adam

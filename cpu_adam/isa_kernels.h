@@ -22,12 +22,17 @@ using Update = void (*)(const Span& span, const StepScalars& s);
 struct IsaKernels {
   /// nullptr where the format is not offered.
   Update update[kRules][kWeightFormats][kMomentFormats][kGradientFormats];
+  void (*fence)();  ///< after updates, before others may read what they streamed
   void (*square_lanes)(Gradient grad, size_t count, double* lanes);  ///< overwrites kSquareLanes sums
 };
 
 extern const IsaKernels kScalarKernels;
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
+
+/// adam::update() in two: what was streamed may be read by other threads after the fence only.
+void update_unfenced(Isa isa, const Format& format, const Span& span, const StepScalars& s);
+void fence(Isa isa);
 
 /// The set called `wanted`, the best one when it is null or empty. Throws ConfigError (key HEADRACE_ISA).
 Isa choose_isa(const char* wanted);

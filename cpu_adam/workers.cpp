@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "cpu_adam/cpu_order.h"
+#include "cpu_adam/isa_kernels.h"
 #include "headrace/adam.h"
 #include "headrace/error.h"
 
@@ -110,6 +111,7 @@ void Workers::for_each(size_t count, const std::function<void(size_t)>& job) {
 }
 
 void Workers::update(const Format& format, std::span<const ScaledSpan> spans) {
+  const Isa isa = active_isa();
   size_t count = 0;
   for (const ScaledSpan& item : spans) count += item.span.count;
   impl_->spread(count, [&](size_t begin, size_t end) {
@@ -121,10 +123,11 @@ void Workers::update(const Format& format, std::span<const ScaledSpan> spans) {
     };
     for (const ScaledSpan& item : spans) {
       const size_t from = within(begin, item.span.count), to = within(end, item.span.count);
-      if (from < to) adam::update(format, item.span.part(format, from, to - from), *item.scalars);
+      if (from < to) update_unfenced(isa, format, item.span.part(format, from, to - from), *item.scalars);
       first += item.span.count;
-      if (first >= end) return;
+      if (first >= end) break;
     }
+    fence(isa);
   });
 }
 

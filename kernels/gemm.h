@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a stream. Row-major; operands fp32 or bf16, accumulation in fp32, bf16 results rounded
-// once. Behind this interface are oneDNN on the host (kernels/host/gemm.cpp) and cuBLASLt on GPUs
-// (kernels/cuda/gemm.cpp); no other file names either. The order of every sum depends on shapes and the
-// machine only, never on addresses, budgets or placement.
+// once. Behind this interface are oneDNN on the host (kernels/host) and cuBLASLt on GPUs (kernels/cuda). The
+// order of every sum depends on shapes and the machine only, never on budgets or placement; on GPUs also on
+// whether addresses are multiples of 16 bytes, which planned memory makes true or false by shape.
+//
+// All functions enqueue and return: operands and scratch stay as they are until the stream has got there, and
+// scratch may be shared by calls on one stream. Outputs are not inputs, unless said otherwise. They throw
+// DeviceError when the library fails; a scratch that is too small aborts. Calls on different streams may run
+// concurrently.
 #pragma once
 
 #include <cstddef>

@@ -118,7 +118,8 @@ struct Product {
   std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< none where the library has none
 };
 
-/// The heuristic takes alignments from addresses: it gets the promised ones, run() sets the addresses.
+/// The heuristic takes alignments from addresses: it gets addresses that are just as aligned as was promised,
+/// run() sets the real ones.
 Description description_of(const Work& w, bool wide) {
   const Gemm& g = w.g;
   cublasLtMatmulDesc_t made = nullptr;
@@ -226,7 +227,7 @@ class Products {
 };
 
 Products& products() {
-  static Products all;
+  static Products& all = *new Products;  // stays, as the library does: at exit the driver may be gone
   return all;
 }
 
@@ -255,6 +256,10 @@ void finish(cudaStream_t stream, const Gemm& g, const float* from, int64_t from_
                               .c = g.c,
                               .c_stride = g.ldc,
                               .c_dtype = g.out});
+}
+
+void multiply(cudaStream_t stream, const Gemm& g, std::byte* workspace) {
+  HEADRACE_CHECK(products().run(stream, {g}, workspace), "a product without gelu runs or throws");
 }
 
 bool fused(cudaStream_t stream, const Work& w, Scratch scratch) {
@@ -294,12 +299,12 @@ void gemm(cudaStream_t stream, const Gemm& g, Scratch scratch) {
     product.ldc = g.n;
     product.out = DType::f32;
     product.bias = nullptr;
-    (void)products().run(stream, {product}, workspace);
+    multiply(stream, product, workspace);
     return finish(stream, g, sums, g.n);
   }
   const bool bias_apart = g.bias && g.in != g.out;  // the library's bias has the result's format
   if (bias_apart) product.bias = nullptr;
-  (void)products().run(stream, {product}, workspace);
+  multiply(stream, product, workspace);
   if (bias_apart) finish(stream, g, c, g.ldc);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of a linear layer (kernels/gemm.h), the bias gradient, and gelu: an epilogue of the product
-// where the library has one, else a pass of its own. Which of the two depends on the shape and the GPU only.
+// where the library has one, else a pass of its own. Which of the two depends on the shape, the GPU and
+// the alignment of addresses (kernels/gemm.h).
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/gelu_product.h"
 #include "kernels/linear_products.h"

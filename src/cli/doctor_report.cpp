@@ -90,7 +90,7 @@ Finding reserved_huge_pages() {
 Finding instruction_sets() {
   std::string names;
   for (const adam::Isa isa : {adam::Isa::scalar, adam::Isa::avx2, adam::Isa::avx512}) {
-    if (adam::supported(isa)) names += fmt::format("{} ", adam::isa_name(isa));
+    if (adam::supported(isa)) names += (names.empty() ? "" : " ") + std::string(adam::isa_name(isa));
   }
   const adam::Isa active = adam::active_isa();
   Finding finding{"cpu", FindingState::ok,
@@ -125,15 +125,14 @@ std::vector<Finding> gpus() {
   }
   if (!findings.empty()) return findings;
   if (const std::string trouble = gpu_trouble(); !trouble.empty())
-    return {
-        {"gpu", FindingState::warn, trouble, "update or repair the driver; nothing, to compute on the CPU"}};
+    return {{"gpu", FindingState::warn, trouble,
+             "update or repair the driver (to compute on the CPU nothing is needed)"}};
   if (built_with_cuda()) {
-    return {
-        {"gpu", FindingState::missing, fmt::format("none is visible; built with {}", cuda_build_info()),
-         "nothing, to compute on the CPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell what the driver shows"}};
+    return {{"gpu", FindingState::missing, fmt::format("none is visible; built with {}", cuda_build_info()),
+             "to compute on the CPU nothing is needed; else see nvidia-smi and CUDA_VISIBLE_DEVICES"}};
   }
   return {{"gpu", FindingState::missing, "not looked for: built without CUDA",
-           "nothing, to compute on the CPU; otherwise build with a CUDA toolkit and -DHEADRACE_CUDA=ON"}};
+           "to compute on the CPU nothing is needed; else build with a CUDA toolkit and -DHEADRACE_CUDA=ON"}};
 }
 
 Finding direct_io(const std::string& path, const nvme::DirectSupport& direct) {

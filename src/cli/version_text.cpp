@@ -13,6 +13,8 @@ std::string version_text() {
   for (const adam::Isa isa : {adam::Isa::scalar, adam::Isa::avx2, adam::Isa::avx512}) {
     if (adam::supported(isa)) isas += fmt::format("{} ", adam::isa_name(isa));
   }
+  std::string cuda = cuda_build_info();  // "CUDA 13.0, ..." or "none"
+  if (cuda.starts_with("CUDA ")) cuda.erase(0, 5);
   return fmt::format(
       "headrace {}\n"
       "compiler          {} ({})\n"
@@ -23,8 +25,7 @@ std::string version_text() {
       "ISA-L             {}\n"
       "CUDA              {}",
       HEADRACE_VERSION, HEADRACE_COMPILER, HEADRACE_BUILD_TYPE, isas, adam::isa_name(adam::active_isa()),
-      HEADRACE_LIBURING_VERSION, HEADRACE_ONEDNN_VERSION, HEADRACE_TBB_VERSION, HEADRACE_ISAL_VERSION,
-      cuda_build_info());
+      HEADRACE_LIBURING_VERSION, HEADRACE_ONEDNN_VERSION, HEADRACE_TBB_VERSION, HEADRACE_ISAL_VERSION, cuda);
 }
 
 }  // namespace headrace::cli

@@ -31,6 +31,9 @@ bool code_runs_on(const std::string& architectures, int capability_major, int ca
 
 /// The machine's first GPU when this build has kernels for it: where the cuda device would compute.
 bool has_usable_gpu();
+/// Why a GPU that is there would not compute, for those who left the choice to us: no kernels for it in this
+/// build, or a driver out of order. Empty when there is none, or when it would.
+std::string why_gpu_is_not_used();
 /// Whether this build has kernels for GPUs at all.
 bool built_with_cuda();
 /// The architectures that this build's kernels are compiled for; empty without CUDA.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/communicator.h"
+#include "device/cuda_info.h"
 #include "device/device.h"
 #include "device/range.h"
 #include "engine/sizing.h"
@@ -208,6 +209,10 @@ const UnitLayout& Engine::layout(UnitId unit) const {
 
 std::string Engine::description() const {
   std::string text = impl_->device->description();
+  if (impl_->options.device == DeviceChoice::automatic &&
+      impl_->device->compute().kind() == DeviceKind::host) {
+    if (const std::string why = why_gpu_is_not_used(); !why.empty()) text += "\nno GPU is used: " + why;
+  }
   for (const auto& store : impl_->stores) {
     if (!store) continue;
     text += fmt::format("\nnvme {}: {}", store->folder(),
