@@ -158,6 +158,9 @@ AdamRow row_of(const Cell& cell, size_t params) {
               .roof_mix = cell.mixes[size_t(std::ranges::max_element(wins) - wins.begin())].name,
               .roofline_share = paired_ratio(roof, cell.update()),
               .time_vs_28b = paired_ratio(cell.update(), cell.reference())};
+  for (size_t k = 0; k < cell.mixes.size(); ++k) {
+    row.mixes.emplace_back(cell.mixes[k].name, paired_ratio(cell.mix(k), cell.update()));
+  }
   for (size_t k = 0; k < std::size(kTensorElems); ++k) {
     row.small_list[k] = paired_ratio(cell.update(), cell.list(k));
   }

@@ -21,10 +21,15 @@ std::string cpu_model() {
   return {};
 }
 
+/// Far longer than a cache line takes. Beyond, the other thread must be waiting for a core: on a busy machine
+/// spinning would keep it from this one for a time slice at each turn.
+constexpr int kSpins = 2000;
+
 /// Waits until `turn` is `mine` and passes it on, `times` times.
 void bounce(std::atomic<int>& turn, int mine, int times) {
   for (int i = 0; i < times; ++i) {
-    while (turn.load(std::memory_order_acquire) != mine) {
+    for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
+      if (spins > kSpins) std::this_thread::yield();
     }
     turn.store(1 - mine, std::memory_order_release);
   }
