@@ -188,11 +188,13 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   measurement.warm_up();
   const Clock::time_point start = Clock::now();
   for (int round = 0; round < options.rounds; ++round) {
-    if (two_cores) ping_pong.push_back(ping_pong_ns());
+    if (two_cores) {
+      if (const std::optional<double> ns = ping_pong_ns()) ping_pong.push_back(*ns);
+    }
     measurement.run_round(size_t(round));
     options.after_round(round + 1, seconds_since(start));
   }
-  if (two_cores) bench.machine.ping_pong_ns = quartiles_of(ping_pong);
+  if (!ping_pong.empty()) bench.machine.ping_pong_ns = quartiles_of(ping_pong);
   for (const Cell& cell : measurement.cells()) bench.rows.push_back(row_of(cell, options.params));
   return bench;
 }
