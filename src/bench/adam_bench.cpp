@@ -158,6 +158,9 @@ AdamRow row_of(const Cell& cell, size_t params) {
               .roof_mix = cell.mixes[size_t(std::ranges::max_element(wins) - wins.begin())].name,
               .roofline_share = paired_ratio(roof, cell.update()),
               .time_vs_28b = paired_ratio(cell.update(), cell.reference())};
+  for (size_t k = 0; k < cell.mixes.size(); ++k) {
+    row.mixes.emplace_back(cell.mixes[k].name, paired_ratio(cell.mix(k), cell.update()));
+  }
   for (size_t k = 0; k < std::size(kTensorElems); ++k) {
     row.small_list[k] = paired_ratio(cell.update(), cell.list(k));
   }
@@ -185,11 +188,13 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   measurement.warm_up();
   const Clock::time_point start = Clock::now();
   for (int round = 0; round < options.rounds; ++round) {
-    if (two_cores) ping_pong.push_back(ping_pong_ns());
+    if (two_cores) {
+      if (const std::optional<double> ns = ping_pong_ns()) ping_pong.push_back(*ns);
+    }
     measurement.run_round(size_t(round));
     options.after_round(round + 1, seconds_since(start));
   }
-  if (two_cores) bench.machine.ping_pong_ns = quartiles_of(ping_pong);
+  if (!ping_pong.empty()) bench.machine.ping_pong_ns = quartiles_of(ping_pong);
   for (const Cell& cell : measurement.cells()) bench.rows.push_back(row_of(cell, options.params));
   return bench;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/adam_variants.h"
@@ -36,7 +37,9 @@ struct AdamRow {
   Quartiles params_per_s, useful_bytes_per_s;
   Quartiles roof_bytes_per_s;  ///< of each round's fastest mix
   std::string roof_mix;        ///< the one that most often was
-  Quartiles roofline_share;    ///< time of the round's fastest mix / time of the update
+  /// Of each mix by itself: time of the mix / time of the update.
+  std::vector<std::pair<std::string, Quartiles>> mixes;
+  Quartiles roofline_share;  ///< time of the round's fastest mix / time of the update
   Quartiles time_vs_28b;
   Quartiles small_list[std::size(kTensorElems)];  ///< time of the one span / time of the list
 };

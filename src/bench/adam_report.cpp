@@ -38,6 +38,8 @@ ordered_json row_json(const AdamRow& row, size_t params) {
     lists[std::to_string(kTensorElems[k])] = row.small_list[k].median;
     list_ranges[std::to_string(kTensorElems[k])] = range(row.small_list[k]);
   }
+  ordered_json mixes = ordered_json::object();
+  for (const auto& [name, share] : row.mixes) mixes[name] = share.median;
   return {{"variant", row.variant->name},
           {"bytes_per_param", row.bytes_per_param},
           {"threads", row.threads},
@@ -49,6 +51,7 @@ ordered_json row_json(const AdamRow& row, size_t params) {
           {"small_list", lists},
           {"roofline_gb_per_s", row.roof_bytes_per_s.median / 1e9},
           {"roofline_mix", row.roof_mix},
+          {"share_of_each_mix", mixes},
           {"quartiles",
            {{"params_per_s", range(row.params_per_s)},
             {"useful_gb_per_s", range(row.useful_bytes_per_s, 1e9)},

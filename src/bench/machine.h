@@ -17,7 +17,7 @@ struct Machine {
   int cores = 0;    ///< that it may use
   /// Of the arrays' memory, the share in huge pages; nullopt when the system does not tell.
   std::optional<double> huge_share;
-  /// One way of a cache line between two cores; nullopt when no measurement used two.
+  /// One way of a cache line between two cores; nullopt when no measurement used two free ones.
   std::optional<Quartiles> ping_pong_ns;
 };
 
@@ -30,7 +30,8 @@ const char* pages_text(const Machine& machine);
 /// The part of `bytes` that this process has in anonymous huge pages, at most 1.
 std::optional<double> huge_page_share(size_t bytes);
 
-/// Two threads hand a cache line to and fro for a few milliseconds at most. Needs two free cores.
-double ping_pong_ns();
+/// Two threads, on the first and the last CPU of the process, hand a cache line to and fro for 20 ms at most;
+/// nullopt when there were no two free cores.
+std::optional<double> ping_pong_ns();
 
 }  // namespace headrace::bench

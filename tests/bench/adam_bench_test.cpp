@@ -47,6 +47,9 @@ void expect_numbers(const json& row) {
     EXPECT_LE(row["quartiles"][key][0], row[key]) << key;
     EXPECT_GE(row["quartiles"][key][1], row[key]) << key;
   }
+  EXPECT_GE(row["share_of_each_mix"].size(), 3u);
+  EXPECT_TRUE(row["share_of_each_mix"].contains(row["roofline_mix"])) << row["roofline_mix"];
+  for (const json& share : row["share_of_each_mix"]) EXPECT_GE(share, row["roofline_share"]);
   EXPECT_EQ(row["small_list"].size(), 3u);
   for (const char* elems : {"4096", "16384", "65536"}) {
     EXPECT_GT(row["small_list"][elems].get<double>(), 0) << elems;
