@@ -29,8 +29,8 @@ struct BlockCodes {
 
   /// y = 127^2 |m| / scale lies between k^2 and (k + 1)^2.
   template <class Extent>
-  static void store_m(uint8_t* codes, Extent extent, F m, F scale, I random12) {
-    const F y = V::mul(V::div(V::abs(m), scale), V::set(16129.0f));
+  static void store_m(uint8_t* codes, Extent extent, F m, F inverse, I random12) {
+    const F y = V::mul(V::mul(V::abs(m), inverse), V::set(16129.0f));
     const I k = V::truncated(V::min(V::sqrt(y), V::set(127.0f)));
     const F below = V::from_int(k), width = V::fma(V::set(2.0f), below, V::set(1.0f));
     const I up = V::one_where_less(V::mul(odds(random12), width), V::sub(y, V::mul(below, below)));
@@ -38,8 +38,8 @@ struct BlockCodes {
   }
   /// y = 255^4 v / scale lies between k^4 and (k + 1)^4.
   template <class Extent>
-  static void store_v(uint8_t* codes, Extent extent, F v, F scale, I random12) {
-    const F y = V::mul(V::div(v, scale), V::set(4228250625.0f));
+  static void store_v(uint8_t* codes, Extent extent, F v, F inverse, I random12) {
+    const F y = V::mul(V::mul(v, inverse), V::set(4228250625.0f));
     const I k = V::truncated(V::min(V::sqrt(V::sqrt(y)), V::set(255.0f)));
     const F below = V::from_int(k), low = fourth_power(below);
     const F width = V::sub(fourth_power(V::add(below, V::set(1.0f))), low);
@@ -71,7 +71,7 @@ struct BlockKernel {
   };
   struct State {
     uint8_t *m, *v;
-    F m_scale, v_scale;
+    F m_scale, v_scale;  ///< while it is encoded, their inverses
   };
 
   template <class Extent>
@@ -99,8 +99,8 @@ struct BlockKernel {
                    V::template shift_right<20>(bits));
   }
 
-  /// A scale of 0 would divide by 0: all codes are 0 then, whatever it is.
-  static F divisor(float scale) { return V::set(scale == 0.0f ? 1.0f : scale); }
+  /// Of a scale; all codes are 0 where it would be infinite.
+  static F inverse(float scale) { return V::set(scale < 0x1p-126f ? 0.0f : 1.0f / scale); }
 
   template <class Call>
   static void for_each_vector(size_t count, const Call& call) {
@@ -127,8 +127,8 @@ struct BlockKernel {
                       [&](size_t i, auto extent) { step(s, rule, random, state, first, i, extent, block); });
       m_scale = V::largest(block.most_m);
       v_scale = V::largest(block.most_v);
-      state.m_scale = divisor(m_scale);
-      state.v_scale = divisor(v_scale);
+      state.m_scale = inverse(m_scale);
+      state.v_scale = inverse(v_scale);
       for_each_vector(count, [&](size_t i, auto extent) { encode(state, random, first, i, extent, block); });
     }
   }

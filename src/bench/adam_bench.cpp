@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 #include "bench/adam_state.h"
@@ -131,23 +132,21 @@ Quartiles rate(double amount, const std::vector<double>& seconds) {
   return paired_ratio(std::vector<double>(seconds.size(), amount), seconds);
 }
 
-/// Of every round; `wins` counts for each mix how often it was the fastest.
-std::vector<double> fastest_mix(const Cell& cell, std::vector<size_t>& wins) {
-  std::vector<double> fastest;
-  wins.assign(cell.mixes.size(), 0);
-  for (size_t round = 0; round < cell.update().size(); ++round) {
-    size_t best = 0;
-    for (size_t k = 1; k < cell.mixes.size(); ++k)
-      if (cell.mix(k)[round] < cell.mix(best)[round]) best = k;
-    ++wins[best];
-    fastest.push_back(cell.mix(best)[round]);
+/// The mix with the smallest median of its share: the fastest over the run. Choosing anew in each round would
+/// compare the luckiest of several samples with one of the update.
+size_t fastest_mix(const Cell& cell) {
+  size_t best = 0;
+  double best_share = INFINITY;
+  for (size_t k = 0; k < cell.mixes.size(); ++k) {
+    const double share = paired_ratio(cell.mix(k), cell.update()).median;
+    if (share < best_share) best = k, best_share = share;
   }
-  return fastest;
+  return best;
 }
 
 AdamRow row_of(const Cell& cell, size_t params) {
-  std::vector<size_t> wins;
-  const std::vector<double> roof = fastest_mix(cell, wins);
+  const size_t fastest = fastest_mix(cell);
+  const std::vector<double>& roof = cell.mix(fastest);
   const double bytes_per_param = adam::bytes_moved(cell.variant->format, cell.variant->gradient);
   AdamRow row{.variant = cell.variant,
               .threads = cell.threads,
@@ -155,7 +154,7 @@ AdamRow row_of(const Cell& cell, size_t params) {
               .params_per_s = rate(double(params), cell.update()),
               .useful_bytes_per_s = rate(double(params) * bytes_per_param, cell.update()),
               .roof_bytes_per_s = rate(double(params) * bytes_per_param, roof),
-              .roof_mix = cell.mixes[size_t(std::ranges::max_element(wins) - wins.begin())].name,
+              .roof_mix = cell.mixes[fastest].name,
               .roofline_share = paired_ratio(roof, cell.update()),
               .time_vs_28b = paired_ratio(cell.update(), cell.reference())};
   for (size_t k = 0; k < cell.mixes.size(); ++k) {

@@ -35,11 +35,11 @@ struct AdamRow {
   int threads;
   double bytes_per_param;
   Quartiles params_per_s, useful_bytes_per_s;
-  Quartiles roof_bytes_per_s;  ///< of each round's fastest mix
-  std::string roof_mix;        ///< the one that most often was
+  Quartiles roof_bytes_per_s;  ///< of the fastest mix
+  std::string roof_mix;        ///< its name
   /// Of each mix by itself: time of the mix / time of the update.
   std::vector<std::pair<std::string, Quartiles>> mixes;
-  Quartiles roofline_share;  ///< time of the round's fastest mix / time of the update
+  Quartiles roofline_share;  ///< time of that mix / time of the update, paired
   Quartiles time_vs_28b;
   Quartiles small_list[std::size(kTensorElems)];  ///< time of the one span / time of the list
 };
