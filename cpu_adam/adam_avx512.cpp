@@ -170,6 +170,6 @@ struct Avx512 {
 }  // namespace
 
 constinit const IsaKernels kAvx512Kernels =
-    kernels_with_blocks<Vectors<Avx512, Avx512Pairs, Twice<Avx512>>>();
+    kernels_with_blocks<Vectors<Avx512, Twice<Avx512>, Avx512Pairs>>();
 
 }  // namespace headrace::adam

@@ -21,7 +21,7 @@ struct Part {
 
 template <class V>
 struct Fp32Weights {
-  static constexpr bool kIs16Bit = false, kIsStreamed = false;
+  static constexpr bool kIs16Bit = false;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::load(s.w + i, extent);
@@ -36,7 +36,7 @@ struct Fp32Weights {
 /// The copy is not read here and soon not at all by this core: it goes around the caches.
 template <class V>
 struct CopiedWeights {
-  static constexpr bool kIs16Bit = false, kIsStreamed = true;
+  static constexpr bool kIs16Bit = false;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::load(s.w + i, extent);
@@ -56,7 +56,7 @@ struct CopiedWeights {
 
 template <class V>
 struct SplitWeights {
-  static constexpr bool kIs16Bit = true, kIsStreamed = false;
+  static constexpr bool kIs16Bit = true;
   template <class Extent>
   static typename V::F load(const Span& s, size_t i, Extent extent) {
     return V::merge(s.hi + i, s.lo + i, extent);
@@ -169,26 +169,22 @@ struct Kernel {
   static void call(const Span& span, const StepScalars& scalars) { run(span, scalars); }
 };
 
-/// The vectors of an instruction set: V for everything, and those that are faster where every array has
-/// elements of 16 bits, and where the copy is streamed. They may all be V.
-template <class Any, class All16Bit, class Streaming>
+/// The vectors of an instruction set: One, those of the update, and those of an update where every array has
+/// elements of 16 bits. They may all be the same.
+template <class One, class OfUpdate, class Of16Bit>
 struct Vectors {
-  using V = Any;
-  using V16 = All16Bit;
-  using VStream = Streaming;
+  using V = One;
+  using VUpdate = OfUpdate;
+  using V16 = Of16Bit;
 };
 
 template <class Set, template <class> class Rule, template <class> class Weights, template <class> class M,
           template <class> class Second, template <class> class Grad>
 constexpr Update kernel() {
-  using V = typename Set::V;
+  using V = typename Set::VUpdate;
   using V16 = typename Set::V16;
-  using VStream = typename Set::VStream;
   if constexpr (Weights<V>::kIs16Bit && M<V>::kIs16Bit && Second<V>::kIs16Bit && Grad<V>::kIs16Bit) {
     return Kernel<V16, Rule<V16>, Weights<V16>, M<V16>, Second<V16>, Grad<V16>>::call;
-  } else if constexpr (Weights<V>::kIsStreamed) {
-    using S = VStream;
-    return Kernel<S, Rule<S>, Weights<S>, M<S>, Second<S>, Grad<S>>::call;
   } else {
     return Kernel<V, Rule<V>, Weights<V>, M<V>, Second<V>, Grad<V>>::call;
   }
