@@ -13,7 +13,7 @@ namespace headrace {
 namespace {
 
 /// Elements are numbered by unit, so that their numbers do not depend on how a unit is padded.
-constexpr uint64_t kMaxUnitElems = uint64_t(1) << 40;
+constexpr uint64_t kNumbersOfAUnit = uint64_t(1) << 40;
 
 constexpr StateKind kKinds[] = {StateKind::weights, StateKind::optimizer, StateKind::gradients};
 
@@ -165,7 +165,7 @@ void Optimizer::add_jobs(size_t unit, StateTile tile, const std::byte* gradient,
                          const UpdateScalars& scalars) {
   const StateLayout& layout = parts_.layouts[unit];
   tile.arrays.grad = {gradient, layout.precision()};
-  tile.arrays.first = uint64_t(unit) * kMaxUnitElems + uint64_t(tile.first);
+  tile.arrays.first = uint64_t(unit) * kNumbersOfAUnit + uint64_t(tile.first);
   for (const DecayRange& range : ranges_[unit]) {
     const int64_t begin = std::max<int64_t>(range.begin - tile.first, 0);
     const int64_t end = std::min(range.end - tile.first, tile.elems);

@@ -14,6 +14,7 @@
 
 #include "headrace/adam.h"
 #include "headrace/engine.h"
+#include "headrace/nvme.h"
 
 namespace headrace {
 
@@ -44,7 +45,7 @@ class StateLayout {
   /// that is a multiple of kTileElems.
   [[nodiscard]] uint64_t bytes(StateKind kind, int64_t elems) const {
     if (kind != StateKind::optimizer) return uint64_t(elems) * dtype_bytes(precision_);
-    return uint64_t(elems / kTileElems) * round_up(tile_bytes(kTileElems), kWholeTileMultiple) +
+    return uint64_t(elems / kTileElems) * round_up(tile_bytes(kTileElems), nvme::kCrcBytes) +
            round_up(tile_bytes(elems % kTileElems));
   }
   [[nodiscard]] uint64_t bytes(StateKind kind) const { return bytes(kind, elems_); }
@@ -67,9 +68,6 @@ class StateLayout {
   }
 
  private:
-  /// What a checksum of the store covers (nvme/, kCrcBytes).
-  static constexpr uint64_t kWholeTileMultiple = 128 * 1024;
-
   /// Of the optimizer's plane, without padding.
   [[nodiscard]] uint64_t tile_bytes(int64_t elems) const {
     uint64_t bytes = 0;
