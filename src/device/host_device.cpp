@@ -20,7 +20,8 @@ std::string HostDevice::description() const {
   const size_t bytes = arena_.capacity();
   constexpr size_t kMiB = size_t(1) << 20;
   const std::string size =
-      fmt::format("{:.{}f} MiB", double(bytes) / double(kMiB), bytes % kMiB == 0 ? 0 : 2);
+      bytes < kMiB ? fmt::format("{} bytes", bytes)
+                   : fmt::format("{:.{}f} MiB", double(bytes) / double(kMiB), bytes % kMiB == 0 ? 0 : 2);
   const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   return fmt::format("host device, {}, {} thread{}", size, threads, threads == 1 ? "" : "s");
 }

@@ -29,6 +29,8 @@ TEST(HostDevice, DescribesItself) {
   EXPECT_THAT(make_host_device(size_t(3) << 20)->description(),
               testing::MatchesRegex("host device, 3 MiB, [0-9]+ threads?"));
   EXPECT_THAT(make_host_device(1000)->description(), testing::MatchesRegex("host device, 1000 bytes, .*"));
+  EXPECT_THAT(make_host_device((size_t(5) << 20) / 2)->description(),
+              testing::MatchesRegex("host device, 2.50 MiB, .*"));
 }
 
 TEST(HostDevice, NamesItsThreads) {
