@@ -135,7 +135,7 @@ def packed_programs(build):
     missing = [program for program in programs if not (build / program).exists()]
     needed = [program for program in missing if "nccl" not in program]
     if needed:
-        sys.exit(f"gpu_check: {', '.join(needed)} not built in {build}")
+        sys.exit(f"gpu_check: {', '.join(needed)} not built in {build}: ninja -C {build}")
     return [program for program in programs if program not in missing]
 
 
@@ -216,6 +216,7 @@ def main():
     if options.dry_run:
         for step in chosen:
             print(f"{step.name:<20} {step.kind:<12} {step.needs:>3} s kept, up to {step.limit:>4} s  {step.about}")
+        print(f"together at most {options.minutes:g} minutes, of which {sum(s.needs for s in chosen)} s are kept")
         return 0
     if options.pack:
         pack(options.build or steps.ROOT / "build-gpu", options.pack)
@@ -226,7 +227,8 @@ def main():
     if not check.gpu:
         gpu = check.results[0]
         why = gpu["reason"] if gpu["outcome"] == "no time" else "this machine has no GPU that CUDA can use"
-        print(f"gpu_check: {why}; nothing was checked", file=sys.stderr)
+        print(f"gpu_check: {why}; nothing was checked. Without a GPU: ctest --test-dir build -L emulated",
+              file=sys.stderr)
         return 1
     print("\n" + write_report(check, options.out) + f"\nwritten: {options.out / 'gpu_check.md'}")
     return 0 if all_passed(check.results) else 1
