@@ -35,15 +35,10 @@ struct Fp32Weights {
 
 /// The copy is not read here and soon not at all by this core: it goes around the caches.
 template <class V>
-struct CopiedWeights {
-  static constexpr bool kIs16Bit = false;
-  template <class Extent>
-  static typename V::F load(const Span& s, size_t i, Extent extent) {
-    return V::load(s.w + i, extent);
-  }
+struct CopiedWeights : Fp32Weights<V> {
   template <class Extent>
   static void store(const Span& s, size_t i, Extent extent, typename V::F w) {
-    V::store(s.w + i, extent, w);
+    Fp32Weights<V>::store(s, i, extent, w);
     V::stream_bf16(s.copy + i, extent, w);
   }
   /// Elements before the first that can be streamed.
@@ -102,12 +97,6 @@ struct RandomMoment : NearestMoment<V> {
   static void store(void* at, size_t i, Extent extent, typename V::F x, typename V::I bits16) {
     V::store_bf16(static_cast<bf16*>(at) + i, extent, x, bits16);
   }
-};
-
-template <class V, template <class> class M, template <class> class Second>
-struct Moments {
-  using First = M<V>;
-  using SecondMoment = Second<V>;
 };
 
 template <class V>

@@ -9,30 +9,47 @@
 namespace headrace::adam {
 namespace {
 
+/// What Adam and AdamW have in common: the moments of a gradient, and q = m / (sqrt(v) / sqrt(1 - beta2^t) +
+/// eps).
+template <class V>
+struct AdamMoments {
+  using F = typename V::F;
+
+  explicit AdamMoments(const StepScalars& s)
+      : one_minus_beta1(V::set(s.one_minus_beta1)),
+        one_minus_beta2(V::set(s.one_minus_beta2)),
+        inv_sqrt_bias2(V::set(s.inv_sqrt_bias2)),
+        eps(V::set(s.eps)) {}
+
+  F operator()(F g, F& m, F& v) const {
+    m = V::fma(one_minus_beta1, V::sub(g, m), m);
+    v = V::fma(one_minus_beta2, V::fms(g, g, v), v);
+    return V::div(m, V::fma(V::sqrt(v), inv_sqrt_bias2, eps));
+  }
+
+ private:
+  F one_minus_beta1, one_minus_beta2, inv_sqrt_bias2, eps;
+};
+
 template <class V>
 struct Adamw {
   using F = typename V::F;
   static constexpr bool kHasM = true, kHasV = true;
 
   explicit Adamw(const StepScalars& s)
-      : one_minus_beta1(V::set(s.one_minus_beta1)),
-        one_minus_beta2(V::set(s.one_minus_beta2)),
-        inv_sqrt_bias2(V::set(s.inv_sqrt_bias2)),
-        eps(V::set(s.eps)),
+      : moments(s),
         neg_step_size(V::set(s.neg_step_size)),
         neg_lr_decay(V::set(s.neg_lr_decay)),
         grad_scale(V::set(s.grad_scale)) {}
 
   void operator()(F grad, F& w, F& m, F& v) const {
-    const F g = V::mul(grad, grad_scale);
-    m = V::fma(one_minus_beta1, V::sub(g, m), m);
-    v = V::fma(one_minus_beta2, V::fms(g, g, v), v);
-    const F q = V::div(m, V::fma(V::sqrt(v), inv_sqrt_bias2, eps));
+    const F q = moments(V::mul(grad, grad_scale), m, v);
     w = V::add(w, V::fma(q, neg_step_size, V::mul(w, neg_lr_decay)));
   }
 
  private:
-  F one_minus_beta1, one_minus_beta2, inv_sqrt_bias2, eps, neg_step_size, neg_lr_decay, grad_scale;
+  AdamMoments<V> moments;
+  F neg_step_size, neg_lr_decay, grad_scale;
 };
 
 template <class V>
@@ -41,24 +58,19 @@ struct Adam {
   static constexpr bool kHasM = true, kHasV = true;
 
   explicit Adam(const StepScalars& s)
-      : one_minus_beta1(V::set(s.one_minus_beta1)),
-        one_minus_beta2(V::set(s.one_minus_beta2)),
-        inv_sqrt_bias2(V::set(s.inv_sqrt_bias2)),
-        eps(V::set(s.eps)),
+      : moments(s),
         neg_step_size(V::set(s.neg_step_size)),
         l2(V::set(s.l2)),
         grad_scale(V::set(s.grad_scale)) {}
 
   void operator()(F grad, F& w, F& m, F& v) const {
-    const F g = V::fma(l2, w, V::mul(grad, grad_scale));
-    m = V::fma(one_minus_beta1, V::sub(g, m), m);
-    v = V::fma(one_minus_beta2, V::fms(g, g, v), v);
-    const F q = V::div(m, V::fma(V::sqrt(v), inv_sqrt_bias2, eps));
+    const F q = moments(V::fma(l2, w, V::mul(grad, grad_scale)), m, v);
     w = V::fma(q, neg_step_size, w);
   }
 
  private:
-  F one_minus_beta1, one_minus_beta2, inv_sqrt_bias2, eps, neg_step_size, l2, grad_scale;
+  AdamMoments<V> moments;
+  F neg_step_size, l2, grad_scale;
 };
 
 template <class V>

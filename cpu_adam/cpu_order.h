@@ -14,8 +14,8 @@ struct CpuPlace {
 
 std::vector<int> pinning_order(std::vector<CpuPlace> places);
 
-/// The CPUs that this process may use, where /sys says they are; what it does not say counts as a core of its
-/// own.
+/// The CPUs that the calling thread may use, in ascending order, where /sys says they are; what it does not
+/// say counts as a core of its own.
 std::vector<CpuPlace> allowed_cpus();
 
 }  // namespace headrace::adam

@@ -10,81 +10,45 @@
 namespace headrace::bench {
 namespace {
 
-using adam::Format, adam::kBlockElems, adam::kTileElems, adam::MomentFormat, adam::WeightFormat;
+using adam::kBlockElems, adam::kTileElems;
 
 constexpr float kWeight = 0.02f, kM = 1e-5f, kV = 1e-8f;
 constexpr unsigned kGradPeriod = 1000;
 
-/// One array: where the span keeps its address, and what each element starts as.
-struct Stream {
-  void** address;
-  size_t elems, elem_bytes;
-  uint32_t value;
-};
-
-template <class T>
-void** slot(T*& pointer) {
-  static_assert(sizeof(void*) == sizeof(T*));
-  return reinterpret_cast<void**>(&pointer);
-}
-
-uint32_t bits32(float x) {
-  return std::bit_cast<uint32_t>(x);
-}
-
-void add_weights(std::vector<Stream>& streams, const Format& format, adam::Span& span) {
-  const size_t n = span.count;
+/// What an element of an array starts as; its low bytes count.
+uint32_t start_value(const adam::ArrayInfo& info) {
   const SplitMaster split = split_master(kWeight);
-  switch (format.weights) {
-    case WeightFormat::fp32_copy:
-      streams.push_back({slot(span.copy), n, 2, uint32_t(to_bf16(kWeight))});
-      [[fallthrough]];
-    case WeightFormat::fp32:
-      streams.push_back({slot(span.w), n, 4, bits32(kWeight)});
-      return;
-    case WeightFormat::split:
-      streams.push_back({slot(span.hi), n, 2, uint32_t(split.hi)});
-      streams.push_back({slot(span.lo), n, 2, split.lo});
-      return;
-    case WeightFormat::split24:
-      streams.push_back({slot(span.hi), n, 2, uint32_t(split.hi)});
-      streams.push_back({slot(span.lo8), n, 1, uint32_t(split.lo) >> 8});
-  }
-}
-
-void add_moments(std::vector<Stream>& streams, const Format& format, adam::Span& span) {
-  const size_t n = span.count;
-  if (format.moments == MomentFormat::q8) {
-    streams.push_back({&span.m, n, 1, 127});
-    streams.push_back({&span.v, n, 1, 255});
-    streams.push_back({slot(span.m_scale), n / kBlockElems, 4, bits32(kM)});
-    streams.push_back({slot(span.v_scale), n / kBlockElems, 4, bits32(kV)});
-    return;
-  }
-  const auto add = [&](void** address, bool narrow, float value) {
-    if (narrow) streams.push_back({address, n, 2, uint32_t(to_bf16(value))});
-    if (!narrow) streams.push_back({address, n, 4, bits32(value)});
+  const auto number = [&](float x) {
+    return info.bytes == 2 ? uint32_t(to_bf16(x)) : std::bit_cast<uint32_t>(x);
   };
-  add(&span.m, format.moments != MomentFormat::fp32, kM);
-  add(&span.v, format.moments == MomentFormat::bf16, kV);
+  switch (info.array) {
+    case adam::Array::w:
+    case adam::Array::copy:
+      return number(kWeight);
+    case adam::Array::hi:
+      return uint32_t(split.hi);
+    case adam::Array::lo:
+      return split.lo;
+    case adam::Array::lo8:
+      return uint32_t(split.lo) >> 8;
+    case adam::Array::m:
+      return info.bytes == 1 ? 127 : number(kM);
+    case adam::Array::v:
+      return info.bytes == 1 ? 255 : number(kV);
+    case adam::Array::m_scale:
+      return number(kM);
+    case adam::Array::v_scale:
+      return number(kV);
+  }
+  return 0;
 }
 
-/// All arrays but the gradient's.
-std::vector<Stream> streams_of(const Format& format, adam::Span& span) {
-  std::vector<Stream> streams;
-  add_weights(streams, format, span);
-  add_moments(streams, format, span);
-  return streams;
-}
-
-void fill(const Stream& stream, adam::Workers& workers) {
-  auto* const array = static_cast<std::byte*>(*stream.address);
-  workers.for_each(size_t(workers.threads()), [&](size_t k) {
-    const size_t parts = size_t(workers.threads());
-    const size_t begin = stream.elems * k / parts, end = stream.elems * (k + 1) / parts;
-    for (size_t i = begin; i < end; ++i) {
-      std::memcpy(array + i * stream.elem_bytes, &stream.value, stream.elem_bytes);
-    }
+void fill(std::byte* array, const adam::ArrayInfo& info, size_t count, adam::Workers& workers) {
+  const size_t items = info.bytes_for(count) / info.bytes, parts = size_t(workers.threads());
+  const uint32_t value = start_value(info);
+  workers.for_each(parts, [&](size_t k) {
+    for (size_t i = items * k / parts; i < items * (k + 1) / parts; ++i)
+      std::memcpy(array + i * info.bytes, &value, info.bytes);
   });
 }
 
@@ -102,9 +66,8 @@ void fill_gradient(DType dtype, std::byte* array, size_t count, adam::Workers& w
 }  // namespace
 
 size_t AdamState::bytes(const AdamVariant& variant, size_t params) {
-  adam::Span span{.count = params};
   size_t bytes = params * dtype_bytes(variant.gradient);
-  for (const Stream& stream : streams_of(variant.format, span)) bytes += stream.elems * stream.elem_bytes;
+  for (const adam::ArrayInfo& info : adam::ArrayList(variant.format)) bytes += info.bytes_for(params);
   return bytes;
 }
 
@@ -113,10 +76,10 @@ AdamState::AdamState(const AdamVariant& variant, size_t params, std::byte* memor
   static_assert(std::endian::native == std::endian::little, "fill() copies the low bytes");
   HEADRACE_CHECK(params % kTileElems == 0, "states have whole tiles");
   span_.count = params;
-  for (const Stream& stream : streams_of(variant.format, span_)) {
-    *stream.address = memory;
-    fill(stream, workers);
-    memory += stream.elems * stream.elem_bytes;
+  for (const adam::ArrayInfo& info : adam::ArrayList(variant.format)) {
+    span_.set_array(info.array, memory);
+    fill(memory, info, params, workers);
+    memory += info.bytes_for(params);
   }
   span_.grad = {memory, variant.gradient};
   fill_gradient(variant.gradient, memory, params, workers);

@@ -22,14 +22,19 @@ using adam::kBlockElems, adam::MomentFormat, adam::WeightFormat;
 /// Bytes of one element in each array; 0 where the format has no such array.
 template <WeightFormat kWeights, MomentFormat kMoments, size_t kGradBytes>
 struct Shape {
-  static constexpr bool kSplit = kWeights == WeightFormat::split || kWeights == WeightFormat::split24;
+  static constexpr size_t width(adam::Array array) {
+    size_t bytes = 0;
+    for (const adam::ArrayInfo& info : adam::ArrayList({.weights = kWeights, .moments = kMoments}))
+      if (info.array == array) bytes = info.bytes;
+    return bytes;
+  }
+  static constexpr bool kSplit = width(adam::Array::hi) > 0;
   static constexpr size_t kGrad = kGradBytes;
-  static constexpr size_t kWeight = kSplit ? 2 : 4;  // w or hi
-  static constexpr size_t kLow = kWeights == WeightFormat::split ? 2 : kSplit ? 1 : 0;
-  static constexpr size_t kCopy = kWeights == WeightFormat::fp32_copy ? 2 : 0;
-  static constexpr size_t kM = kMoments == MomentFormat::fp32 ? 4 : kMoments == MomentFormat::q8 ? 1 : 2;
-  static constexpr size_t kV = kMoments == MomentFormat::q8 ? 1 : kMoments == MomentFormat::bf16 ? 2 : 4;
-  static constexpr size_t kScale = kMoments == MomentFormat::q8 ? 4 : 0;  // of a block, twice
+  static constexpr size_t kWeight = width(kSplit ? adam::Array::hi : adam::Array::w);
+  static constexpr size_t kLow = width(adam::Array::lo) + width(adam::Array::lo8);  // one of them
+  static constexpr size_t kCopy = width(adam::Array::copy);
+  static constexpr size_t kM = width(adam::Array::m), kV = width(adam::Array::v);
+  static constexpr size_t kScale = width(adam::Array::m_scale);  // of a block, twice
   static constexpr double kBytes =
       double(kGrad + kCopy + 2 * (kWeight + kLow + kM + kV)) + 2.0 * double(2 * kScale) / double(kBlockElems);
 };

@@ -127,7 +127,7 @@ std::string why_gpu_is_not_used() {
   if (const std::string trouble = gpu_trouble(); !trouble.empty()) return trouble;
   const std::vector<GpuInfo> gpus = list_gpus();
   if (gpus.empty() || has_usable_gpu()) return {};
-  return "the kernels of this build are for " + cuda_architectures() + ", not for the " + gpus[0].name +
+  return "this build has kernels for " + cuda_architectures() + " only, none for the " + gpus[0].name +
          " (compute capability " + std::to_string(gpus[0].capability_major) + "." +
          std::to_string(gpus[0].capability_minor) + ")";
 }

@@ -25,12 +25,9 @@ std::unique_ptr<Device> make_cuda_device([[maybe_unused]] size_t memory_bytes) {
     throw DeviceError(
         "device.kind is \"cuda\" but no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set "
         "device.kind = \"host\" to compute on the CPU");
-  if (!has_usable_gpu())
-    throw DeviceError("device.kind is \"cuda\" but this build has kernels for " + cuda_architectures() +
-                      " only, none for the " + gpus[0].name + " (compute capability " +
-                      std::to_string(gpus[0].capability_major) + "." +
-                      std::to_string(gpus[0].capability_minor) +
-                      "): build with CMAKE_CUDA_ARCHITECTURES set to it");
+  if (const std::string why = why_gpu_is_not_used(); !why.empty())
+    throw DeviceError("device.kind is \"cuda\" but " + why +
+                      ": build with CMAKE_CUDA_ARCHITECTURES set to it");
   return std::make_unique<CudaDevice>(memory_bytes);
 #else
   return nullptr;  // resolve_device() has refused

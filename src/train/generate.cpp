@@ -33,7 +33,7 @@ class Generator {
         engine_(sizing_.engine, {model_->units().begin(), model_->units().end()}),
         logits_(size_t(config_.model.vocab)) {
     memory_.place(engine_.workspace());
-    load_run(engine_, run, state_format(config_.engine));
+    load_run(engine_, run);
     batch_.resize(1, config_.seq_len);
   }
 

@@ -63,14 +63,14 @@ void add_units(SavedRunWriter& writer, Engine& engine) {
 }
 
 std::string save_run(Engine& engine, const std::string& dir, const RunState& state,
-                     const adam::Format& format, const std::string& config_toml) {
-  SavedRunWriter writer(dir, state, format, config_toml);
+                     const std::string& config_toml) {
+  SavedRunWriter writer(dir, state, engine.format(), config_toml);
   add_units(writer, engine);
   return writer.finish();
 }
 
-void load_run(Engine& engine, const SavedRun& run, const adam::Format& format) {
-  run.check_matches(engine.units(), format);
+void load_run(Engine& engine, const SavedRun& run) {
+  run.check_matches(engine.units(), engine.format());
   for (uint32_t i = 0; i < engine.units().size(); ++i) {
     const std::string& name = engine.units()[i].name;
     engine.visit_state(UnitId{i}, StateAccess::overwrite,

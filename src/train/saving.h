@@ -18,9 +18,9 @@ void check_same_model(const SavedRun& run, const ModelConfig& model);
 void add_units(SavedRunWriter& writer, Engine& engine);
 /// Writes every unit of the engine; returns the folder of the finished saved run.
 std::string save_run(Engine& engine, const std::string& dir, const RunState& state,
-                     const adam::Format& format, const std::string& config_toml);
+                     const std::string& config_toml);
 /// Fills every unit of the engine from `run`, which must match.
-void load_run(Engine& engine, const SavedRun& run, const adam::Format& format);
+void load_run(Engine& engine, const SavedRun& run);
 /// Fills every unit with its initial weights and zero moments.
 void initialize_run(Engine& engine, const Model& model, uint64_t seed);
 

@@ -136,7 +136,7 @@ bool Trainer::Impl::resume() {
                       fmt::format("the saved run {} has seed {}", run->folder(), run->state().seed));
   }
   try {
-    load_run(engine_, *run, state_format(config_.engine));
+    load_run(engine_, *run);
   } catch (const CorruptData& error) {
     throw Error(
         fmt::format("{}; to resume from the saved run before it, remove {}", error.what(), run->folder()));
@@ -264,7 +264,7 @@ void Trainer::Impl::tell_of_earlier_runs() const {
 
 void Trainer::Impl::save() {
   can_save_ = false;  // what fails once is not tried again
-  SavedRunWriter writer(config_.checkpoint_dir, state_, state_format(config_.engine), config_toml_);
+  SavedRunWriter writer(config_.checkpoint_dir, state_, engine_.format(), config_toml_);
   add_units(writer, engine_);
   summary_.saved_folder = writer.finish([this] {
     if (!saved_at_) set_earlier_runs_aside();

@@ -61,11 +61,10 @@ TEST_P(SavedElsewhere, EveryElementComesBackAndNoneIsAdded) {
   EXPECT_EQ(params, 0u + 1 + 3 + 7 + 31 + 1'000'003);
   EXPECT_EQ(source.plan().param_count, params);
   fill(source);
-  const std::string folder =
-      save_run(source, dir.path() + "/saved", {.step = 3}, state_format(precision), "");
+  const std::string folder = save_run(source, dir.path() + "/saved", {.step = 3}, "");
 
   Engine target(options_on(to, precision, dir.path()), awkward_units());
-  load_run(target, SavedRun::open(folder), state_format(precision));
+  load_run(target, SavedRun::open(folder));
   EXPECT_TRUE(test::state_bytes(source) == test::state_bytes(target));
 }
 
