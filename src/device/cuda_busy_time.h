@@ -46,7 +46,7 @@ class CudaBusyTime {
   uint64_t first_ = 0, count_ = 0;  ///< closed intervals not harvested yet
   bool open_ = false;               ///< interval first_ + count_ has begun
   double finished_ns_ = 0;
-  CudaEventHandle anchor_;
+  CudaEventHandle anchor_, spare_;
   Clock::time_point anchor_reached_;
 };
 
